@@ -88,10 +88,10 @@ class Device(Protocol):
         raised unchanged. A failure of the device itself raises `DeviceError`.
         """
 
-    def launch(self, graph: Graph) -> None:
+    def launch(self, graph: Any) -> None:
         """Replay `graph` (booked as ``launch``); does not wait for it."""
 
-    def destroy(self, graph: Graph) -> None:
+    def destroy(self, graph: Any) -> None:
         """Free `graph` (``exec_destroy``, then ``graph_destroy``); later launches are errors."""
 
     def synchronise(self) -> None:
