@@ -48,8 +48,14 @@ CAUSES = {
     "launches": ("#56B4E9", "..", "launches"),
     "work": ("#999999", "xx", "more steps"),
 }
-ARRANGEMENT = {"marker": "o", "mfc": "white", "mec": "#000000", "mew": 2.0, "color": "#000000"}
-CANONICAL = {"marker": "s", "mfc": "#0072B2", "mec": "#0072B2", "color": "#0072B2"}
+ARRANGEMENT: dict[str, Any] = {
+    "marker": "o",
+    "mfc": "white",
+    "mec": "#000000",
+    "mew": 2.0,
+    "color": "#000000",
+}
+CANONICAL: dict[str, Any] = {"marker": "s", "mfc": "#0072B2", "mec": "#0072B2", "color": "#0072B2"}
 
 
 def stamp(table: pd.DataFrame) -> str:
