@@ -371,7 +371,7 @@ def draw_key_counts(
     ax.set_xticks(x, [str(w) for w in spaces.width])
     ax.grid(axis="x", visible=False)
     ax.set(xlabel="batch width n", ylabel="reachable keys (log)")
-    ax.set_title("The key space explodes only at the top of D-Cut's range")
+    ax.set_title("Reachable keys by batch width")
     ax.legend(loc="upper left")
     return ax
 
