@@ -33,8 +33,9 @@ from verifylab.device.model import ModelDevice
 from verifylab.draws import request_words
 from verifylab.gate import Gate
 from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP, GraphCache, Outcome
+from verifylab.key import parse_graph_key
 from verifylab.machine import MachineProfile, StepWork
-from verifylab.policy import Dispatch, GatedPolicy, policy
+from verifylab.policy import INDIRECT_NODES, Baked, Dispatch, GatedPolicy, Policy, policy
 from verifylab.slots import SlotPool
 from verifylab.workload import Tables, Workload
 
@@ -145,6 +146,15 @@ class Run:
         return self.times.total_ms / self.counters.steps
 
 
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """What a dispatch came to: the cache's outcome, filler rows, nodes of the graph (if any)."""
+
+    outcome: Outcome
+    filler_rows: int
+    nodes: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
     """One step of the readable path, for tests, players and traces.
@@ -160,7 +170,7 @@ class Step:
     order: np.ndarray
     depths: np.ndarray
     dispatches: tuple[Dispatch, ...]
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[Executed, ...]
     emitted: np.ndarray
     prefix: np.ndarray
     moves: int
@@ -216,11 +226,12 @@ def steps_of(
     workload: Workload,
     key_policy: GatedPolicy,
     settings: Settings,
-    execute: Callable[[Dispatch], Outcome],
+    execute: Callable[[Dispatch, np.ndarray], Executed],
 ) -> Iterator[Step]:
     """Run one arm in readable form, step by step, warm-up included.
 
-    `execute` does a dispatch and says what the cache did with it. Ends after ``warmup_steps +
+    `execute(dispatch, slots)` does a dispatch (of a batch on `slots`) and says what the cache did
+    with it. Ends after ``warmup_steps +
     steps``, or when a drain is empty.
     """
     tables = workload.tables()
@@ -236,8 +247,8 @@ def steps_of(
         else:
             retained = select(logs, drafts, settings.ratio, settings.row_budget)
         slots = requests.slots.copy()
-        plan = key_policy.step(slots, retained + 1)
-        outcomes = tuple(execute(dispatch) for dispatch in plan.dispatches)
+        plan = key_policy.step(slots, retained + 1, drafts)
+        outcomes = tuple(execute(dispatch, slots) for dispatch in plan.dispatches)
         verified = np.empty(width, np.int64)
         verified[plan.order] = plan.depths - 1
         room = workload.output_tokens - requests.position
@@ -249,34 +260,75 @@ def steps_of(
         )  # fmt: skip
 
 
-def _add(counters: Counters, step: Step, gdn_layers: int, other_nodes: int) -> None:
+def _add(counters: Counters, step: Step, nodes_of: NodesOf) -> None:
     """Count one step (evictions are the cache's to count)."""
     counters.steps += 1
     counters.sequences += len(step.order)
-    counters.rows += int(step.depths.sum())
     counters.tokens += int(step.emitted.sum())
     counters.moves += step.moves
     counters.finished_requests += step.finished
-    counters.capture_steps += Outcome.CAPTURE in step.outcomes
-    for dispatch, outcome in zip(step.dispatches, step.outcomes, strict=True):
-        nodes = gdn_layers * dispatch.launches_per_layer + other_nodes
+    counters.capture_steps += any(e.outcome is Outcome.CAPTURE for e in step.outcomes)
+    for dispatch, done in zip(step.dispatches, step.outcomes, strict=True):
+        graph, loose, pieces = nodes_of(dispatch)
         counters.dispatches += 1
         counters.layer_launches += dispatch.launches_per_layer
-        if outcome is Outcome.EAGER:
+        counters.rows += int(dispatch.depths.sum()) + done.filler_rows
+        counters.filler_rows += done.filler_rows
+        if done.outcome is Outcome.EAGER:
             counters.eager += 1
-            counters.nodes_eager += nodes
+            counters.nodes_eager += graph + loose
             continue
-        counters.nodes_launched += nodes
-        if outcome is Outcome.CAPTURE:
+        counters.nodes_launched += done.nodes
+        counters.nodes_eager += loose
+        counters.graph_launches += pieces
+        counters.hits += done.outcome is Outcome.HIT
+        counters.borrowed += done.outcome is Outcome.BORROW
+        if done.outcome is Outcome.CAPTURE:
             counters.captures += 1
-            counters.nodes_captured += nodes
-        else:
-            counters.hits += 1
+            counters.nodes_captured += graph
+        elif done.outcome is Outcome.UPDATE:
+            counters.updates += 1
+            counters.nodes_updated += graph
     for p, i in enumerate(step.order):
         verified = int(step.depths[p]) - 1
         good = min(int(step.prefix[i]), verified)
         counters.reached[: min(good + 1, verified)] += 1
         counters.accepted[:good] += 1
+
+
+#: Nodes in a dispatch's graph, nodes launched beside it, and graph launches.
+NodesOf = Callable[[Dispatch], tuple[int, int, int]]
+
+
+def nodes_of(rules: Policy, gdn_layers: int, other_nodes: int) -> NodesOf:
+    """Return how a policy's dispatch comes to nodes on a machine with those layers and nodes."""
+    table = INDIRECT_NODES if rules.baked in (Baked.RUNS, Baked.UNIFORM, Baked.TIER) else 0
+
+    def count(dispatch: Dispatch) -> tuple[int, int, int]:
+        layers = gdn_layers * dispatch.launches_per_layer
+        if rules.piecewise:
+            return other_nodes + table, layers, gdn_layers + 1
+        return other_nodes + table + layers, 0, 1
+
+    return count
+
+
+def _borrower(dispatch: Dispatch, slots: np.ndarray) -> Callable[[Any], int | None]:
+    """Return what serving `dispatch` with the graph of another key costs in rows, or None."""
+    pairs = list(zip(dispatch.slots.tolist(), dispatch.depths.tolist(), strict=True))
+    bound = 2 * (1 << (len(pairs) - 1).bit_length())
+    taken = set(slots.tolist())
+
+    def cost(key: bytes) -> int | None:
+        wide, _ = parse_graph_key(key)
+        further = wide[len(pairs) :]
+        if not further or len(wide) > bound or list(wide[: len(pairs)]) != pairs:
+            return None
+        if any(slot in taken for slot, _ in further):
+            return None
+        return sum(rows for _, rows in further)
+
+    return cost
 
 
 def run_on(
@@ -296,13 +348,24 @@ def run_on(
     called with every step, warm-up included.
     """
     _refuse_warm_drain(workload, settings)
-    cache = GraphCache(device, settings.capacity)
+    rules = key_policy.rules
+    cache = GraphCache(
+        device, settings.capacity, sightings=max(1, rules.sightings), update=rules.update
+    )
     counters = Counters()
+    count = nodes_of(rules, gdn_layers, other_nodes)
     seen: set[bytes | None] = set()
 
-    def execute(dispatch: Dispatch) -> Outcome:
+    def execute(dispatch: Dispatch, slots: np.ndarray) -> Executed:
         seen.add(dispatch.key)
-        return cache.step(dispatch.key, body(dispatch))
+        cost = _borrower(dispatch, slots) if rules.borrow else None
+        outcome = cache.step(
+            dispatch.key, body(dispatch), signature=dispatch.signature, borrow=cost
+        )
+        filler = dispatch.rows - int(dispatch.depths.sum())
+        if outcome is Outcome.BORROW and cost is not None:
+            filler += cost(cache.last_key) or 0
+        return Executed(outcome, filler, cache.last.nodes if cache.last is not None else 0)
 
     device.timings.reset()
     started_ms = device.clock()
@@ -310,7 +373,7 @@ def run_on(
         try:
             for step in steps_of(workload, key_policy, settings, execute):
                 if step.index >= settings.warmup_steps:
-                    _add(counters, step, gdn_layers, other_nodes)
+                    _add(counters, step, count)
                 elif step.index == settings.warmup_steps - 1:
                     device.synchronise()
                     device.timings.reset()
@@ -373,14 +436,20 @@ def _fast_run(
     keep = np.zeros(n + 1, np.int64)
     for width in range(1, n + 1):
         drafts[width], keep[width] = settings.drafts_and_keep(workload, width)
-    canonical = np.array([key_policy.gate.canonical(w) for w in range(n + 1)])
+    rules = key_policy.rules
+    canonical = np.array([rules.gated and key_policy.gate.canonical(w) for w in range(n + 1)])
+    flags = (
+        rules.baked, rules.launches, rules.rows, rules.sightings, rules.update, rules.borrow,
+        rules.piecewise,
+    )  # fmt: skip
     tables = workload.tables()
     none2, none1 = np.zeros((0, 0), np.int64), np.zeros(0, np.int64)
     counts, reached, accepted = simulate(
         np.uint64(settings.seed), n, settings.steps, settings.warmup_steps,
         workload.mode == "steady", workload.output_tokens, drafts, keep, canonical,
         settings.row_budget, settings.max_width, settings.capacity, profile.gdn_layers,
-        profile.other_nodes, tables.log_reported, tables.accept_below, none2, none2, none1, none1,
+        profile.other_nodes, np.array(flags, np.int64), tables.log_reported,
+        tables.accept_below, none2, none2, none1, none1,
     )  # fmt: skip
     counters = Counters(reached=reached, accepted=accepted)
     for name, count in zip(SCALARS, counts, strict=True):
@@ -428,10 +497,11 @@ def run(
     if path not in ("fast", "readable"):
         raise ValueError(f"path must be 'fast' or 'readable', got {path!r}")
     device = ModelDevice(profile)
+    count = nodes_of(key_policy.rules, profile.gdn_layers, profile.other_nodes)
 
     def body(dispatch: Dispatch) -> Body:
-        nodes = profile.nodes(dispatch.launches_per_layer)
-        return device.body(StepWork(dispatch.width, dispatch.rows, nodes))
+        graph, loose, pieces = count(dispatch)
+        return device.body(StepWork(dispatch.width, dispatch.rows, graph, pieces, loose))
 
     return run_on(
         device, workload, key_policy, settings, body,

@@ -33,6 +33,8 @@ COEFFICIENTS: dict[str, str] = {
     "record_per_node_us": "us a node captured",
     "instantiate_base_ms": "ms a capture",
     "instantiate_per_node_us": "us a node captured",
+    "update_base_ms": "ms an update",
+    "update_per_node_us": "us a node updated",
     "exec_destroy_base_ms": "ms an eviction",
     "exec_destroy_per_node_us": "us a node evicted",
     "graph_destroy_base_ms": "ms an eviction",
@@ -48,11 +50,25 @@ KINDS = ("published", "measured", "host")
 
 @dataclass(frozen=True, slots=True)
 class StepWork:
-    """What one dispatch asks of the machine: its sequences, rows and graph nodes."""
+    """What one dispatch asks of the machine.
+
+    Attributes
+    ----------
+    width, rows : int
+        Sequences, and rows computed.
+    nodes : int
+        Graph nodes (launched one by one where there is no graph).
+    pieces : int
+        Graph launches it takes.
+    eager_nodes : int
+        Nodes that are launched one by one even where there is a graph (piecewise graphs).
+    """
 
     width: int
     rows: int
     nodes: int
+    pieces: int = 1
+    eager_nodes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +178,7 @@ class MachineProfile:
             self["step_base_ms"]
             + self["per_row_ms"] * work.rows
             + self["per_sequence_ms"] * work.width
-            + self["per_node_us"] * work.nodes / 1e3
+            + self["per_node_us"] * (work.nodes + work.eager_nodes) / 1e3
         )
 
     def launch_ms(self, nodes: int) -> float:
@@ -170,7 +186,7 @@ class MachineProfile:
         return (self["launch_base_us"] + self["launch_per_node_us"] * nodes) / 1e3
 
     def operation_ms(self, operation: str, nodes: int) -> float:
-        """Host time of ``record``, ``instantiate``, ``exec_destroy`` or ``graph_destroy``."""
+        """Host time of ``record``, ``instantiate``, ``update`` or one of the destroys."""
         return self[f"{operation}_base_ms"] + self[f"{operation}_per_node_us"] * nodes / 1e3
 
     def eager_ms(self, nodes: int) -> float:

@@ -243,9 +243,7 @@ class GatedPolicy:
     name: str = "gated"
     rules: Policy = POLICIES["gated"]
 
-    def step(
-        self, slots: NDArray[np.int64], rows: NDArray[np.int64], drafts: int = 0
-    ) -> StepPlan:
+    def step(self, slots: NDArray[np.int64], rows: NDArray[np.int64], drafts: int = 0) -> StepPlan:
         """Order the batch, assign its depths, split it, key each chunk."""
         rules = self.rules
         canonical = rules.gated and self.gate.canonical(len(slots))

@@ -15,7 +15,7 @@ __all__ = ["OPERATIONS", "Body", "Device", "DeviceError", "Graph", "Timings"]
 
 #: The operations a device times, in the order a step meets them. ``record`` is the body running
 #: under capture; ``eager`` the body running without one.
-OPERATIONS = ("record", "instantiate", "launch", "exec_destroy", "graph_destroy", "eager")
+OPERATIONS = ("record", "instantiate", "update", "launch", "exec_destroy", "graph_destroy", "eager")
 
 
 class DeviceError(RuntimeError):
@@ -86,6 +86,13 @@ class Device(Protocol):
 
         If `body` raises, the capture is ended, the device stays usable and the exception is
         raised unchanged. A failure of the device itself raises `DeviceError`.
+        """
+
+    def update(self, graph: Any, body: Body) -> None:
+        """Record `body` and put its arguments into `graph` in place (``record``, ``update``).
+
+        `body` must launch the same kernels on the same grids. A device that cannot raises
+        `DeviceError`; the graph then stays as it was.
         """
 
     def launch(self, graph: Any) -> None:

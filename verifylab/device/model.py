@@ -68,7 +68,8 @@ class ModelDevice:
         if self._recording is not None:
             self._recording.append(work)
         else:
-            self._now_ms += self.profile.body_ms(work) + self.profile.eager_ms(work.nodes)
+            self._now_ms += self.profile.body_ms(work)
+            self._now_ms += self.profile.eager_ms(work.nodes + work.eager_nodes)
 
     def body(self, work: StepWork) -> Callable[[ModelDevice], None]:
         """Return the body that charges `work`."""
@@ -86,25 +87,44 @@ class ModelDevice:
 
     def capture(self, body: Body) -> ModelGraph:
         """Record what `body` charges, then pay for recording and instantiating it."""
+        graph = ModelGraph(self._record(body))
+        for operation in ("record", "instantiate"):
+            self._spend(operation, self.profile.operation_ms(operation, graph.nodes))
+        return graph
+
+    def _record(self, body: Body) -> tuple[StepWork, ...]:
         if self._recording is not None:
             raise DeviceError("a capture is already under way on this device")
         self._recording = []
         try:
             body(self)
-            graph = ModelGraph(tuple(self._recording))
+            return tuple(self._recording)
         finally:
             self._recording = None
-        for operation in ("record", "instantiate"):
+
+    def update(self, graph: ModelGraph, body: Body) -> None:
+        """Record what `body` charges and put it in the graph's place."""
+        self._check_alive(graph)
+        work = self._record(body)
+        if [w.nodes for w in work] != [w.nodes for w in graph.work]:
+            raise DeviceError("an update needs the same nodes: capture a graph of its own instead")
+        graph.work = work
+        for operation in ("record", "update"):
             self._spend(operation, self.profile.operation_ms(operation, graph.nodes))
-        return graph
+
+    @staticmethod
+    def _check_alive(graph: ModelGraph) -> None:
+        if not graph.alive:
+            raise DeviceError("this graph was destroyed: capture it again before using it")
 
     def launch(self, graph: ModelGraph) -> None:
         """Replay: the launch on the host, then each dispatch's device time."""
-        if not graph.alive:
-            raise DeviceError("this graph was destroyed: capture it again before launching")
-        self._spend("launch", self.profile.launch_ms(graph.nodes))
+        self._check_alive(graph)
         for work in graph.work:
-            self._now_ms += self.profile.body_ms(work)
+            # A piecewise dispatch launches a graph a piece and its other kernels one by one.
+            pieces_ms = self.profile["launch_base_us"] * work.pieces / 1e3
+            self._spend("launch", pieces_ms + self.profile["launch_per_node_us"] * work.nodes / 1e3)
+            self._now_ms += self.profile.body_ms(work) + self.profile.eager_ms(work.eager_nodes)
 
     def destroy(self, graph: ModelGraph) -> None:
         """Pay for both destroys."""
