@@ -255,6 +255,7 @@ def test_every_coefficient_matters_to_exactly_one_cause():
     counts = Counters(
         steps=1, dispatches=1, tokens=1, sequences=1, rows=1, hits=1, captures=1, evictions=1,
         eager=1, nodes_launched=1, nodes_captured=1, nodes_evicted=1, nodes_eager=1,
+        updates=1, graph_launches=1, nodes_updated=1,
     )  # fmt: skip
     base = times(counts, profile())
     for name in COEFFICIENTS:
@@ -264,7 +265,7 @@ def test_every_coefficient_matters_to_exactly_one_cause():
             for part in ("work_ms", "launches_ms", "captures_ms")
             if getattr(more, part) != getattr(base, part)
         ]
-        graph_work = ("record", "instantiate", "exec", "graph")
+        graph_work = ("record", "instantiate", "update", "exec", "graph")
         expected = (
             "captures_ms" if name.startswith(graph_work)
             else "work_ms" if name in ("step_base_ms", "per_row_ms", "per_sequence_ms")

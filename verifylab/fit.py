@@ -370,6 +370,7 @@ def _figures() -> tuple[dict[str, str], ...]:
         ("gdn_launches.csv", "arrangement_mean at n=8", "other_nodes"),
         ("api_costs.csv", "instantiate (its setting: about 4-5 thousand nodes)", "other_nodes"),
         ("api_costs.csv", "launch_per_node_cuda_12_6, replay_per_node", "launch_, per_node_us low"),
+        ("api_costs.csv", "exec_update", "update_per_node_us (borrowed from other machines)"),
         ("ladder_rounds.csv", "C1 over rounds", "interval of step_base_ms"),
     ]  # fmt: skip
     held = [

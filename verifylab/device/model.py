@@ -120,10 +120,11 @@ class ModelDevice:
     def launch(self, graph: ModelGraph) -> None:
         """Replay: the launch on the host, then each dispatch's device time."""
         self._check_alive(graph)
+        # A piecewise dispatch adds a launch a further piece; its other kernels go one by one.
+        further = sum(work.pieces - 1 for work in graph.work)
+        further_ms = self.profile["launch_base_us"] * further / 1e3
+        self._spend("launch", self.profile.launch_ms(graph.nodes) + further_ms)
         for work in graph.work:
-            # A piecewise dispatch launches a graph a piece and its other kernels one by one.
-            pieces_ms = self.profile["launch_base_us"] * work.pieces / 1e3
-            self._spend("launch", pieces_ms + self.profile["launch_per_node_us"] * work.nodes / 1e3)
             self._now_ms += self.profile.body_ms(work) + self.profile.eager_ms(work.eager_nodes)
 
     def destroy(self, graph: ModelGraph) -> None:
