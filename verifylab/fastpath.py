@@ -39,6 +39,8 @@ _M0 = np.uint64(0xD2511F53)
 _M1 = np.uint64(0xCD9E8D57)
 _W0 = np.uint64(0x9E3779B9)
 _W1 = np.uint64(0xBB67AE85)
+#: Digits of pi. From a small start a small word could bring the hash to 0, where lengths collide.
+_HASH_START = np.uint64(0x243F6A8885A308D3)
 
 
 @njit(cache=True, inline="always")
@@ -166,8 +168,7 @@ def _launches(slots, order, assigned, start, stop):
 
 @njit(cache=True, inline="always")
 def _mix(h, word):
-    # The odd constant keeps a zero from staying zero: short keys would share hashes otherwise.
-    h = (h ^ (word + np.uint64(0xD1B54A32D192ED03))) * np.uint64(0x9E3779B97F4A7C15)
+    h = (h ^ word) * np.uint64(0x9E3779B97F4A7C15)
     h ^= h >> np.uint64(29)
     h *= np.uint64(0xBF58476D1CE4E5B9)
     return h ^ (h >> _S32)
@@ -504,7 +505,7 @@ def simulate(
             else:
                 size = 1
                 key[0] = computed
-            h = np.uint64(size)
+            h = _mix(_HASH_START, np.uint64(size))
             for p in range(size):
                 h = _mix(h, np.uint64(key[p]))
             times_seen = 0
@@ -516,7 +517,7 @@ def simulate(
                 for p in range(size):
                     own[p] = key[p]
                 size = _write_signature(slots, order, assigned, start, stop, key)
-                h = np.uint64(size)
+                h = _mix(_HASH_START, np.uint64(size))
                 for p in range(size):
                     h = _mix(h, np.uint64(key[p]))
             if sighting > 0:
