@@ -40,6 +40,8 @@ class Counters:
     graph_launches: int = 0
     #: Rows computed beyond those verified (`rows` counts them too).
     filler_rows: int = 0
+    #: Sequences of a borrowed graph that nobody is behind; each costs what a sequence costs.
+    ghosts: int = 0
     #: Launches in one GDN layer, over all dispatches.
     layer_launches: int = 0
     #: Nodes of every launched, captured, evicted graph, of every eager body, of every update.
@@ -124,7 +126,7 @@ def times(
     work = (
         m["step_base_ms"] * c["dispatches"]
         + m["per_row_ms"] * c["rows"]
-        + m["per_sequence_ms"] * c["sequences"]
+        + m["per_sequence_ms"] * (c["sequences"] + c["ghosts"])
     )
     launches = (
         m["per_node_us"] * (c["nodes_launched"] + c["nodes_eager"])

@@ -149,11 +149,15 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """What a dispatch came to: the cache's outcome, filler rows, nodes of the graph (if any)."""
+    """What a dispatch came to: the cache's outcome and the nodes of the graph, if any.
+
+    `filler_rows` are rows computed but not verified, `ghosts` sequences that nobody is behind.
+    """
 
     outcome: Outcome
-    filler_rows: int
     nodes: int
+    filler_rows: int = 0
+    ghosts: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -275,6 +279,7 @@ def _add(counters: Counters, step: Step, nodes_of: NodesOf) -> None:
         counters.layer_launches += dispatch.launches_per_layer
         counters.rows += int(dispatch.depths.sum()) + done.filler_rows
         counters.filler_rows += done.filler_rows
+        counters.ghosts += done.ghosts
         if done.outcome is Outcome.EAGER:
             counters.eager += 1
             counters.nodes_eager += graph + loose
@@ -364,9 +369,13 @@ def run_on(
             dispatch.key, body(dispatch), signature=dispatch.signature, borrow=cost
         )
         filler = dispatch.rows - int(dispatch.depths.sum())
-        if outcome is Outcome.BORROW and cost is not None:
-            filler += cost(cache.last_key) or 0
-        return Executed(outcome, filler, cache.last.nodes if cache.last is not None else 0)
+        ghosts = 0
+        if outcome is Outcome.BORROW and isinstance(cache.last_key, bytes):
+            pairs, _ = parse_graph_key(cache.last_key)
+            filler += sum(rows for _, rows in pairs[dispatch.width :])
+            ghosts = len(pairs) - dispatch.width
+        nodes = cache.last.nodes if cache.last is not None else 0
+        return Executed(outcome, nodes, filler, ghosts)
 
     device.timings.reset()
     started_ms = device.clock()

@@ -21,7 +21,7 @@ _QUANTILE_SHIFT = 20  # 32-bit word -> one of 4096 bins
 
 (
     STEPS, CAPTURE_STEPS, DISPATCHES, TOKENS, SEQUENCES, ROWS, HITS, CAPTURES, EVICTIONS, EAGER,
-    UPDATES, BORROWED, GRAPH_LAUNCHES, FILLER_ROWS, LAYER_LAUNCHES, NODES_LAUNCHED,
+    UPDATES, BORROWED, GRAPH_LAUNCHES, FILLER_ROWS, GHOSTS, LAYER_LAUNCHES, NODES_LAUNCHED,
     NODES_CAPTURED, NODES_EVICTED, NODES_EAGER, NODES_UPDATED, KEYS_SEEN, KEYS_OVERFLOW, MOVES,
     FINISHED,
 ) = range(len(SCALARS))  # fmt: skip
@@ -381,8 +381,8 @@ def simulate(
     `drafts_at`, `keep_at` (drafts kept beyond the mandatory one, -1: all) and `canonical_at` are
     int64 and bool arrays of shape (n0 + 1,) by width. `rules` is an int64 array of the policy:
     baked, launches, rows, sightings, update, borrow, piecewise. Trace arrays of length 0 record
-    nothing; otherwise they have one row a step: order and depths (steps, n0) filled with -1 beyond the
-    width, outcome (hits + 1000 captures + 10**6 eager + 10**9 updates + 10**12 borrowed) and
+    nothing; otherwise they have one row a step: order and depths (steps, n0) filled with -1 beyond
+    the width, outcome (hits + 1000 captures + 10**6 eager + 10**9 updates + 10**12 borrowed) and
     tokens (steps,).
 
     Returns
@@ -546,6 +546,7 @@ def simulate(
                     at = _borrow(words, lengths, older, ends, key, size, slots, width)
                 if at >= 0:
                     borrowed += 1
+                    counts[GHOSTS] += lengths[at] - length
                     for p in range(length, lengths[at]):
                         filler += words[at, p] & 255
                     if ends[0] != at:
