@@ -10,7 +10,7 @@ from numba import njit
 
 from verifylab.fastpath import _push, _unlink
 
-__all__ = ["COUNTS", "densify_words", "next_uses", "simulate"]
+__all__ = ["COUNTS", "next_uses", "simulate"]
 
 LRU, LFU, SLRU, MIN, MIN_BYPASS = range(5)
 
@@ -233,40 +233,3 @@ def simulate(
         counts[PEAK_GRAPHS] = live
         counts[PEAK_NODES] = live_nodes
     return counts
-
-
-@njit(cache=True, nogil=True)
-def densify_words(words):
-    """Ids of equal rows in order of first appearance, and where each id first appeared."""
-    length, width = words.shape
-    ids = np.empty(length, np.int64)
-    first = np.empty(length, np.int64)
-    size = 16
-    while size < 2 * length:
-        size *= 2
-    table = np.full(size, -1, np.int64)
-    found = 0
-    for t in range(length):
-        h = np.uint64(width)
-        for p in range(width):
-            h = (h ^ np.uint64(words[t, p])) * np.uint64(0x9E3779B97F4A7C15)
-            h ^= h >> np.uint64(29)
-        at = np.int64((h ^ (h >> np.uint64(32))) & np.uint64(size - 1))
-        while True:
-            known = table[at]
-            if known < 0:
-                table[at] = found
-                first[found] = t
-                ids[t] = found
-                found += 1
-                break
-            same = True
-            for p in range(width):
-                if words[first[known], p] != words[t, p]:
-                    same = False
-                    break
-            if same:
-                ids[t] = known
-                break
-            at = (at + 1) & (size - 1)
-    return ids, first[:found].copy()

@@ -220,7 +220,7 @@ def simulate(
 
 
 def densify(keys: Iterable[Hashable] | NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Number keys in the order in which they first appear.
+    """Give each key a number, in the order in which they first appear.
 
     Parameters
     ----------
@@ -244,7 +244,7 @@ def densify(keys: Iterable[Hashable] | NDArray[Any]) -> tuple[NDArray[np.int64],
                 f"an array of keys must be whole numbers of shape (N, words), got {keys.dtype} "
                 f"of shape {keys.shape}"
             )
-        from verifylab._fast_caches import densify_words
+        from verifylab._fast_trace import densify_words
 
         return densify_words(np.ascontiguousarray(keys))
     known: dict[Hashable, int] = {}
