@@ -12,7 +12,7 @@ from verifylab.fastpath import _push, _unlink
 
 __all__ = ["COUNTS", "next_uses", "simulate"]
 
-LRU, LFU, SLRU, MIN, MIN_BYPASS = range(5)
+LRU, LFU, SLRU, MIN, MIN_BYPASS, NONE = range(6)
 
 #: Names of what `simulate` counts, in the order of its array.
 COUNTS = (
@@ -149,6 +149,9 @@ def simulate(
                 eager = True
                 break
             elif live and (live >= capacity or live_nodes + size_now > capacity_nodes):
+                if eviction == NONE:
+                    eager = True
+                    break
                 if ranked:
                     victim = heap[0]
                     if eviction == MIN_BYPASS and not made_room and -rank[victim] < coming[t]:

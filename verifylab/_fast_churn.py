@@ -17,6 +17,7 @@ COUNTED = (
     "pair_steps",
     "sequences",
     "tokens",
+    "rows",
     "contiguous_steps",
     "waiting",
     "in_prefill",
@@ -35,8 +36,10 @@ COUNTED = (
     "depth_declined_steps",
     "depth_launches",
 )
-STEPS, PAIR_STEPS, SEQUENCES, TOKENS, CONTIGUOUS, WAITING, IN_PREFILL, MOVES, FINISHED = range(9)
-ARRIVAL, SLOT, DEPTH = 9, 13, 17
+(
+    STEPS, PAIR_STEPS, SEQUENCES, TOKENS, ROWS, CONTIGUOUS, WAITING, IN_PREFILL, MOVES, FINISHED,
+) = range(10)  # fmt: skip
+ARRIVAL, SLOT, DEPTH = 10, 14, 18
 RUNS, FAST_RUNS, DECLINED_STEPS, LAUNCHES = range(4)
 
 
@@ -200,15 +203,9 @@ def churn(
 
         drafts = drafts_at[width]
         for i in range(width):
-            prefix[i] = _draw(
-                seed,
-                np.uint64(0 if same_text else request[i]),
-                np.uint64(position[i]),
-                drafts,
-                log_reported,
-                accept_below,
-                scores[i],
-            )
+            text = np.uint64(0 if same_text else request[i])
+            at = np.uint64(position[i])
+            prefix[i] = _draw(seed, text, at, drafts, log_reported, accept_below, scores[i])
         if keep_at[width] >= 0:
             _select(scores, width, drafts, keep_at[width], rows)
         else:
@@ -237,6 +234,7 @@ def churn(
             # Everyone keeps the depth it earned, so that all orders see the same requests.
             new = min(min(prefix[i], rows[i] - 1) + 1, asked - position[i])
             c[TOKENS] += new
+            c[ROWS] += rows[i]
             position[i] += new
             if position[i] >= asked:
                 free[free_count] = slots[i]

@@ -54,7 +54,7 @@ def _rehash(words, lengths, found, size):
 
 @njit(cache=True)
 def number_key(table, words, lengths, found, key, length):
-    """Number of a key, compared word by word; `found` when it is new (and then entered)."""
+    """Return the number of a key, compared word by word; a new one is entered as `found`."""
     h = np.uint64(length)
     for p in range(length):
         h = _mix(h, np.uint64(key[p]))
@@ -128,7 +128,7 @@ def trace(
     log_reported,
     accept_below,
 ):
-    """Number the key of every dispatch; parameters as `verifylab.fastpath.simulate`.
+    """Give every dispatch the number of its key; parameters as `verifylab.fastpath.simulate`.
 
     Returns
     -------

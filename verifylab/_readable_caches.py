@@ -63,6 +63,8 @@ def play(keys: list[int], nodes: list[int], rule: CacheRule, skip: int) -> dict[
         if rule.eviction == "min_bypass" and key not in held:
             eager = coming(key) >= len(keys)
             eager = eager or (full(key) and coming(victim()) < coming(key))
+        elif rule.eviction == "none" and key not in held:
+            eager = eager or full(key)
         if eager:
             c["eager"] += 1
             c["nodes_eager"] += nodes[key]

@@ -93,6 +93,7 @@ def play(
             asked = int(lengths[r % len(lengths)])
             emitted = min(min(int(prefix[i]), int(rows[i]) - 1) + 1, asked - position[r])
             c["tokens"] += emitted
+            c["rows"] += int(rows[i])
             position[r] += emitted
             if position[r] < asked:
                 survivors.append(r)
@@ -135,5 +136,3 @@ def _padded(rows: list[list[int]], width: int) -> NDArray[np.int32]:
     for i, row in enumerate(rows):
         out[i, : len(row)] = row
     return out
-
-

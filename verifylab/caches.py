@@ -27,9 +27,9 @@ EVICTIONS = {
     "graphs no rule that captures on every miss hits more",
     "min_bypass": "as min, but a key needed further in the future than all that is held runs "
     "eager: with a capacity in graphs no rule at all hits more",
+    "none": "nothing: when the cache is full a miss runs eager",
 }
-#: A capacity that is never reached.
-UNBOUNDED = 2**62
+UNBOUNDED = 2**62  # a capacity that is never reached
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,7 +213,7 @@ def churn(workload: Workload, config: Churn, *, path: str = "fast") -> ChurnRun:
 
 
 def _launches(words: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Launches in a layer of keys of different widths, given as ``slot << 8 | rows``."""
+    """Count launches in a layer for keys of different widths, given as ``slot << 8 | rows``."""
     from verifylab.launches import launches_per_layer
 
     out = np.zeros(len(words), np.int64)

@@ -78,7 +78,7 @@ class KeyTrace:
 
 def key_trace(
     workload: Workload,
-    key_policy: KeyPolicy,
+    key_policy: GatedPolicy | KeyPolicy,
     settings: Settings,
     profile: MachineProfile,
     *,
@@ -89,7 +89,7 @@ def key_trace(
     Parameters
     ----------
     workload : Workload
-    key_policy : KeyPolicy
+    key_policy : GatedPolicy or KeyPolicy
         `verifylab.policy.policy` gives it by name. The compiled loop knows `GatedPolicy` alone;
         others are traced step by step, some thousand steps a second.
     settings : Settings
@@ -145,7 +145,10 @@ def _key_bytes(words: NDArray[np.int32], wy_tables_null: bool) -> bytes:
 
 
 def _readable(
-    workload: Workload, key_policy: KeyPolicy, settings: Settings, profile: MachineProfile
+    workload: Workload,
+    key_policy: GatedPolicy | KeyPolicy,
+    settings: Settings,
+    profile: MachineProfile,
 ) -> KeyTrace:
     """Trace through the readable step of `verifylab.experiment`."""
     known: dict[bytes, int] = {}
