@@ -156,8 +156,8 @@ class CacheStudy:
             )
         return (
             f"At width {row.width:.0f}, {row.lru_harmless:.0f} graphs "
-            f"({row.lru_harmless_gb:.1f} GB) make the arrangement arm's captures harmless under LRU; canonical needs "
-            f"{row.canonical_keys:.0f} ({row.canonical_gb:.2f} GB) and gives "
+            f"({row.lru_harmless_gb:.1f} GB) make the arrangement arm's captures harmless under "
+            f"LRU; canonical needs {row.canonical_keys:.0f} ({row.canonical_gb:.2f} GB) and gives "
             f"{row.canonical_tok_s:.1f} tok/s instead of {row.arrangement_tok_s:.1f} (modelled)."
         )
 

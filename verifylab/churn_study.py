@@ -27,13 +27,13 @@ POOLS: dict[str, dict[str, Any]] = {
 }
 #: Two rounds of 16 requests: what could lie behind the published count, which is of both rounds.
 ROUNDS: dict[str, dict[str, Any]] = {
-    "one prompt,\nprefills together": {"same_text": True},
-    "one prompt,\nprefills in turn,\nno compaction": {
+    "one prompt, prefills together": {"same_text": True},
+    "one prompt, prefills in turn, no compaction": {
         "same_text": True, "serial_prefill": True, "compaction": False,
     },
-    "one prompt,\nprefills in turn": {"same_text": True, "serial_prefill": True},
-    "16 prompts,\nequal lengths": {},
-    "16 prompts,\nlengths vary": {"lengths": "geometric"},
+    "one prompt, prefills in turn": {"same_text": True, "serial_prefill": True},
+    "16 prompts, equal lengths": {},
+    "16 prompts, lengths vary": {"lengths": "geometric"},
 }  # fmt: skip
 #: Largest cache of the churn curves, in graphs.
 LARGEST = 4096

@@ -152,7 +152,7 @@ def draw_rounds(rounds: pd.DataFrame, ax: Axes) -> Axes:
     ax.plot([], [], "D", color="black", ms=8, ls="none", label="of both rounds")
     ax.axvline(47, color="#CC79A7", lw=2, ls="--", label="published: about 47, of both*")
     ax.annotate("both", (119, len(names) - 0.45), ha="center", fontsize=11, color="#555555")
-    ax.set_yticks(range(len(names)), names)
+    ax.set_yticks(range(len(names)), [name.replace(", ", ",\n") for name in names])
     ax.set_xlim(0, 126)
     ax.set_ylim(-0.6, len(names) + 0.75)
     ax.xaxis.set_major_locator(FixedLocator([0, 25, 50, 75, 100]))
