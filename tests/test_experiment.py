@@ -31,6 +31,7 @@ WEIGHT = {
     Outcome.UPDATE: 10**9,
     Outcome.BORROW: 10**12,
 }
+ALL = tuple(sorted(POLICIES))
 ARMS = [("arrangement", None), ("canonical", None), ("gated", Gate(4))]
 
 
@@ -63,7 +64,7 @@ def assert_same_counts(fast, slow):
 
 
 @st.composite
-def cases(draw, names=tuple(sorted(POLICIES))):
+def cases(draw, names=ALL):
     width = draw(st.integers(1, 12) | st.sampled_from([33, 40]))
     drafts = draw(st.integers(1, 8))
     ladder = draw(
