@@ -310,7 +310,12 @@ def policy(
     row_budget: int = ROW_BUDGET,
     max_width: int = MAX_VERIFY_WIDTH,
 ) -> GatedPolicy:
-    """Return a policy by name; `gate` matters to ``gated`` only (default: ``Gate()``).
+    """Return a policy by name.
+
+    A `gate` puts the canonical assignment in front of any policy whose key holds the pairs, from
+    the gate's width up: ``gated`` (default: ``Gate()``), and ``borrow``, ``exec_update``,
+    ``capture_on_second_use`` and ``eager`` where one is given. ``arrangement`` and ``canonical``
+    are the two arms themselves and take none, nor do policies that keep slots out of the key.
 
     Raises
     ------
@@ -319,10 +324,12 @@ def policy(
     """
     if name not in POLICIES:
         raise ValueError(f"policy must be one of {', '.join(POLICIES)}, got {name!r}")
+    rules = POLICIES[name]
+    chosen = Gate(enabled=False)
     if name == "canonical":
         chosen = Gate(min_width=0)
     elif name == "gated":
         chosen = gate if gate is not None else Gate()
-    else:
-        chosen = Gate(enabled=False)
-    return GatedPolicy(chosen, row_budget, max_width, name=name, rules=replace(POLICIES[name]))
+    elif name != "arrangement" and gate is not None and rules.baked is Baked.PAIRS:
+        chosen, rules = gate, replace(rules, gated=True)
+    return GatedPolicy(chosen, row_budget, max_width, name=name, rules=rules)

@@ -9,6 +9,7 @@ machine coefficient (within its interval).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -69,25 +70,34 @@ class Recommendation:
 
 
 def log_gains(
-    runs: pd.DataFrame, machine: MachineProfile, *, draws: int = 2000, seed: int = 0
-) -> tuple[np.ndarray, np.ndarray, list[int], list[int]]:
-    """Return ln(tok/s with a threshold / tok/s of never canonical).
+    runs: pd.DataFrame,
+    machine: MachineProfile,
+    *,
+    by: str = "min_width",
+    base: Any = NEVER,
+    draws: int = 2000,
+    seed: int = 0,
+) -> tuple[np.ndarray, np.ndarray, list[int], list[Any]]:
+    """Return ln(tok/s of a candidate / tok/s of the base): thresholds, policies or others.
 
     Parameters
     ----------
     runs : DataFrame
-        Counts by ``width, min_width, spread, seed``: every combination once, `NEVER` among the
-        thresholds. The first spread is the central one; further ones are equal-probability nodes.
+        Counts by ``width, spread, seed`` and the column `by`: every combination once, `base`
+        among the candidates. The first spread is the central one; further ones are
+        equal-probability nodes.
     machine : MachineProfile
+    by, base : str, value
+        The column that tells candidates apart, and the candidate that gains are taken against.
     draws, seed : int
         Draws, and the seed that makes them repeatable.
 
     Returns
     -------
-    central : ndarray of float64, shape (widths, thresholds)
-    drawn : ndarray of float64, shape (draws, widths, thresholds)
-    widths, min_widths : list of int
-        What the axes stand for, `NEVER` left out.
+    central : ndarray of float64, shape (widths, candidates)
+    drawn : ndarray of float64, shape (draws, widths, candidates)
+    widths, candidates : list
+        What the axes stand for, `base` left out.
 
     Raises
     ------
@@ -95,23 +105,21 @@ def log_gains(
         When a combination is missing or comes twice.
     """
     spreads, widths, candidates = (
-        list(dict.fromkeys(runs[name])) for name in ("spread", "width", "min_width")
+        list(dict.fromkeys(runs[name])) for name in ("spread", "width", by)
     )
-    if NEVER not in candidates:
-        raise ValueError("runs must hold the base, never canonical (min_width -1)")
-    candidates = [NEVER, *(m for m in candidates if m != NEVER)]
+    if base not in candidates:
+        raise ValueError(f"runs must hold the base, {by} {base!r}, got {candidates}")
+    candidates = [base, *(c for c in candidates if c != base)]
     seeds = np.sort(runs.seed.unique())
     index = pd.MultiIndex.from_product(
-        [spreads, widths, candidates, seeds], names=["spread", "width", "min_width", "seed"]
+        [spreads, widths, candidates, seeds], names=["spread", "width", by, "seed"]
     )
     frame = runs.set_index(index.names)[list(SCALARS)]
     if frame.index.has_duplicates:
-        raise ValueError(
-            "runs must hold every width, threshold, spread and seed once, got some twice"
-        )
+        raise ValueError(f"runs must hold every width, {by}, spread and seed once, got some twice")
     frame = frame.reindex(index)
     if frame.isna().any(axis=None):
-        raise ValueError("runs must hold every width, threshold, spread and seed")
+        raise ValueError(f"runs must hold every width, {by}, spread and seed")
     values = frame.to_numpy(float).reshape(*(len(level) for level in index.levels), -1)
 
     def gains(
