@@ -32,6 +32,7 @@ __all__ = [
     "draw_key_counts",
     "draw_probability",
     "draw_thresholds",
+    "footnote",
     "key_space_figure",
     "png",
     "save_figure",
@@ -64,7 +65,7 @@ def stamp(table: pd.DataFrame) -> str:
     return f"{row.time} | {row.machine} | {row.date} | n = {row.seeds} seeds"
 
 
-def _footnote(ax: Axes, text: str, *, line: int = 0, right: bool = True) -> None:
+def footnote(ax: Axes, text: str, *, line: int = 0, right: bool = True) -> None:
     """Write small text below the axis labels, `line` lines further down."""
     ax.annotate(
         text, (1.0 if right else 0.0, 0.0), (0, -62 - 13 * line), xycoords="axes fraction",
@@ -144,7 +145,7 @@ def draw_collapse(arms: pd.DataFrame, capacity: int, ax: Axes) -> Axes:
     ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}" if v >= 1 else ""))
     ax.set(xlabel="reachable keys (log)", ylabel=f"tok/s, {arms.iloc[0].time}")
     ax.set_title("Key-space collapse against throughput")
-    _footnote(ax, stamp(arms))
+    footnote(ax, stamp(arms))
     return ax
 
 
@@ -154,6 +155,7 @@ def draw_difference(
     *,
     published: pd.DataFrame | None = None,
     arms: pd.DataFrame | None = None,
+    note: str | None = None,
 ) -> Axes:
     """Canonical minus arrangement at each width: the parts as bars, the whole with its interval.
 
@@ -166,6 +168,8 @@ def draw_difference(
         ``canonical_ab.csv``: drawn beside where the width is shown.
     arms : DataFrame, optional
         With ``bound_tok_s``: what keeping every own depth with no captures would reach.
+    note : str, optional
+        Small print; default: the stamp of `differences`.
     """
     table = differences.sort_values("width").reset_index(drop=True)
     at = {w: i for i, w in enumerate(table.width)}
@@ -202,7 +206,7 @@ def draw_difference(
             ms=9, mfc="white", mec="#CC79A7", mew=2, zorder=6,
             label="published A/B (measured, GB10)*",
         )  # fmt: skip
-        _footnote(
+        footnote(
             ax,
             "* prefill and drain included; only n = 2 is a true pair, the other legs mix builds",
             line=1,
@@ -215,7 +219,7 @@ def draw_difference(
     ax.set(xlabel="batch width n", ylabel=f"canonical minus arrangement,\n% tok/s, {table.time[0]}")
     ax.set_title("What canonical costs and what it saves")
     ax.legend(loc="upper left", ncols=2, columnspacing=1.2, handletextpad=0.6)
-    _footnote(ax, stamp(table))
+    footnote(ax, stamp(table) if note is None else note)
     return ax
 
 
@@ -280,7 +284,7 @@ def draw_thresholds(gates: pd.DataFrame, recommended: int, ax: Axes) -> Axes:
         ylabel=f"tok/s against never\ncanonical, %, {gates.iloc[0].time}",
     )
     ax.set_title("Throughput over the threshold (labels: tok/s never to always)")
-    _footnote(ax, stamp(gates))
+    footnote(ax, stamp(gates))
     return ax
 
 
@@ -324,7 +328,7 @@ def draw_probability(
         ylabel="probability that no other\ncandidate does better, %",
     )
     ax.set_title("How sure: seeds, confidence spread and machine redrawn")
-    _footnote(ax, stamp_text)
+    footnote(ax, stamp_text)
     return ax
 
 

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
-from verifylab.plots import STYLE, _footnote, stamp
+from verifylab.plots import STYLE, footnote, stamp
 
 if TYPE_CHECKING:
     from verifylab.cache_study import CacheStudy
@@ -116,7 +116,7 @@ def draw_capacity(
     ax.set_ylabel(f"tok/s, {capacity.time.iloc[0]}")
     ax.set_title(f"Capacity against throughput at width {width}")
     ax.legend(loc="upper left")
-    _footnote(ax, stamp(capacity))
+    footnote(ax, stamp(capacity))
     return ax
 
 
@@ -157,7 +157,7 @@ def draw_memory(capacity: pd.DataFrame, harmless: pd.DataFrame, ax: Axes) -> Axe
     ax.set(xlabel="GPU memory of the graphs, GB (log), 10 KB a node",
            ylabel=f"% of own tok/s\nwith captures free, {capacity.time.iloc[0]}")  # fmt: skip
     ax.set_title("What it costs in memory to make captures harmless")
-    _footnote(ax, stamp(capacity))
+    footnote(ax, stamp(capacity))
     return ax
 
 
@@ -201,7 +201,7 @@ def draw_rules(policies: pd.DataFrame, marked: int, canonical_tok_s: float, ax: 
     ax.set_ylabel(f"tok/s, {policies.time.iloc[0]}")
     ax.set_title("Cache rules on the arrangement arm")
     ax.legend(loc="upper left", ncols=2, columnspacing=1.2, **OPAQUE)
-    _footnote(ax, stamp(policies))
+    footnote(ax, stamp(policies))
     return ax
 
 
@@ -235,7 +235,7 @@ def draw_outcomes(policies: pd.DataFrame, capacity: int, ax: Axes) -> Axes:
     ax.set_xlabel("% of steps")
     ax.set_title(f"With {capacity} graphs", pad=30)
     ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=3, borderaxespad=0.2)
-    _footnote(ax, stamp(policies))
+    footnote(ax, stamp(policies))
     return ax
 
 

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
-from verifylab.plots import STYLE, _footnote, _spread, stamp
+from verifylab.plots import STYLE, _spread, footnote, stamp
 from verifylab.plots_caches import BLUE, GREEN, GREY, OPAQUE, RED, capacity_axis, mark_cache
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def draw_fast_runs(pools: pd.DataFrame, ax: Axes) -> Axes:
     ax.set_ylabel("% of depth runs on\nconsecutive slots, counted")
     ax.set_title("Which order finds the fast path")
     ax.legend(loc="upper right", ncols=3, columnspacing=1.0, fontsize=10.5)
-    _footnote(ax, stamp(pools))
+    footnote(ax, stamp(pools))
     return ax
 
 
@@ -85,7 +85,7 @@ def draw_churn_keys(pools: pd.DataFrame, capacity: int, ax: Axes) -> Axes:
     ax.set_ylabel("visited in the time (log), counted")
     ax.set_title("Slot sets multiply the keys of both arms")
     ax.legend(loc="upper left", ncols=2, columnspacing=1.0)
-    _footnote(ax, stamp(pools))
+    footnote(ax, stamp(pools))
     return ax
 
 
@@ -120,7 +120,7 @@ def draw_churn_curves(curves: pd.DataFrame, capacity: int, ax: Axes) -> Axes:
     ax.set_ylabel("% of steps that capture,\nLRU, counted")
     ax.set_title("What a cache makes of them")
     ax.legend(loc="upper right")
-    _footnote(ax, stamp(curves))
+    footnote(ax, stamp(curves))
     return ax
 
 
@@ -160,7 +160,7 @@ def draw_rounds(rounds: pd.DataFrame, ax: Axes) -> Axes:
     ax.set_xlabel("% of steps of two or more sequences that decline in arrival order, counted")
     ax.set_title("Two rounds of 16 requests, LIFO slots")
     ax.legend(loc="upper left", ncols=2, columnspacing=1.0, **OPAQUE)
-    _footnote(ax, "* Atlas pull request 844, 2026-09; a comment in its code has 47 % engaged",
+    footnote(ax, "* Atlas pull request 844, 2026-09; a comment in its code has 47 % engaged",
               right=True)  # fmt: skip
     return ax
 
