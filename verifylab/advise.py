@@ -168,7 +168,7 @@ class Advice:
 def policy_gains(
     runs: pd.DataFrame, machine: MachineProfile, base: str, draws: int = 1000
 ) -> dict[tuple[int, str], Gain]:
-    """Return the gain of every policy over `base` at every width, seeds, spread, machine redrawn."""
+    """Return every policy's gain over `base` at every width, everything uncertain redrawn."""
     central, drawn, widths, names = log_gains(runs, machine, by="policy", base=base, draws=draws)
     low, high = np.quantile(drawn, (0.025, 0.975), axis=0)
     return {

@@ -167,6 +167,68 @@ def sweep(grid_file: str, out: str, force: bool, dry_run: bool, as_json: bool) -
 
 
 @main.command()
+@click.option("--widths", default="2,4,8", show_default=True, help="Batch widths to serve.")
+@click.option("--ratio", default=0.75, show_default=True, help="D-Cut's ratio, 0 to 1.")
+@click.option(
+    "--graph-ms",
+    type=float,
+    help="One capture and eviction of a graph of 4,500 nodes, ms; default: the machine's own.",
+)
+@click.option("--capacity", default=32, show_default=True, help="Graphs that the cache holds.")
+@click.option("--machine", default="gb10-published", show_default=True, help="Machine profile.")
+@click.option("--drafts", default="4:3,8:3,16:1,32:1", show_default=True, help="Draft ladder.")
+@click.option("--seeds", default=10, show_default=True, help="Paired seeds behind the intervals.")
+@_json
+def advise(
+    widths: str,
+    ratio: float,
+    graph_ms: float | None,
+    capacity: int,
+    machine: str,
+    drafts: str,
+    seeds: int,
+    as_json: bool,
+) -> None:
+    """Say where the gate should sit and which key policy wins at each width: modelled.
+
+    JSON gives one object a width and policy: width, policy, tok_s, low, high, keys,
+    capture_fraction. low and high are the 95 % interval over seeds; the sentences' intervals
+    also redraw the confidence spread and the machine.
+    """
+    from verifylab.advise import advise as advise_widths
+    from verifylab.experiment import MAX_WIDTH
+    from verifylab.machine import load_profile
+
+    advice = advise_widths(
+        whole_numbers("--widths", widths, 1, MAX_WIDTH, most=64),
+        ratio=ratio,
+        graph_ms=graph_ms,
+        capacity=capacity,
+        machine=load_profile(machine),
+        drafts=drafts,
+        seeds=seeds,
+    )
+    rows = _cli_text.plain_rows(advice.table)
+    if as_json:
+        for row in rows:
+            json_line(row)
+        return
+    click.echo("\n".join(advice.sentences) + "\n")
+    shown = [
+        {
+            **row,
+            "tok_s": f"{row['tok_s']:.1f}",
+            "low": f"{row['low']:.1f}",
+            "high": f"{row['high']:.1f}",
+            "keys": f"{row['keys']:.0f}",
+            "capture_fraction": f"{row['capture_fraction']:.3f}",
+        }
+        for row in rows
+    ]
+    click.echo(table(shown, list(advice.table.columns)))
+
+
+@main.command()
 @click.option("--out", default="runs", show_default=True, help="Folder that sweeps would use.")
 @_json
 def doctor(out: str, as_json: bool) -> int:
