@@ -203,3 +203,14 @@ def test_the_sentence_says_how_sure():
     noisy = recommend(made({8: 0.005}, [0, 9], noise=0.02), GB10, draws=200)
     assert f"{noisy.probability:.0%}" in noisy.sentence()
     assert f"{noisy.gain_pct:+.1f} % tok/s" in noisy.sentence()
+
+
+def test_when_every_candidate_loses_the_sentence_says_so():
+    from verifylab.width_gate import Config, width_gate
+
+    config = Config(
+        widths=[2, 4], min_widths=[0, 2], seeds=3, steps=300, warmup_steps=20, device="model"
+    )
+    best = width_gate(config).recommendation
+    assert best.gain_pct < 0 and not best.never
+    assert best.sentence().startswith("None of these thresholds pays, never canonical is better")

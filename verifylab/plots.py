@@ -415,6 +415,8 @@ def _headline(result: WidthGate) -> str:
     sure = f"{best.probability:.0%}" if best.probability < 0.995 else "over 99%"
     if best.never:
         return f"Keep the canonical assignment off at these widths ({sure} sure, modelled)"
+    if best.gain_pct < 0:
+        return "No threshold that was tried pays: never canonical is better (modelled)"
     return (
         f"Switch the canonical assignment on from width {best.min_width} "
         f"({sure} sure; {best.gain_pct:+.1f} % tok/s over these widths, modelled)"
