@@ -83,7 +83,10 @@ def test_when_it_only_loses_it_is_never():
     result = recommend(made({2: -0.05, 4: -0.01}, [0, 3, 5, 33]), GB10, draws=100)
     assert result.never
     assert (result.min_width, result.same_as, result.gain_pct) == (5, (5, 33), 0.0)
-    assert result.sentence().startswith("Canonical at no width: gate at 5 (33 decide alike")
+    assert result.sentence().startswith(
+        "Keep canonical off at these widths: gate at 5 (33 decide alike"
+    )
+    assert "+0.0" not in result.sentence()
 
 
 def test_widths_where_it_makes_no_difference_do_not_count():
@@ -214,3 +217,9 @@ def test_when_every_candidate_loses_the_sentence_says_so():
     best = width_gate(config).recommendation
     assert best.gain_pct < 0 and not best.never
     assert best.sentence().startswith("None of these thresholds pays, never canonical is better")
+
+
+def test_when_both_arms_are_one_run_it_says_so():
+    result = recommend(made({2: 0.0, 16: 0.0}, [0, 8, 33]), GB10, draws=100)
+    assert result.indifferent
+    assert result.sentence().startswith("No difference: both arms are the same run")

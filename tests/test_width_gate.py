@@ -30,7 +30,7 @@ GATE_COLUMNS = (
 ).split()
 ARM_COLUMNS = (
     "width policy reachable_keys keys_seen capture_fraction tokens_per_step launches_per_layer "
-    "step_ms tok_s tok_s_low tok_s_high bound_tok_s seeds time machine date"
+    "step_ms tok_s tok_s_low tok_s_high bound_tok_s extrapolated seeds time machine date"
 ).split()
 
 

@@ -268,6 +268,30 @@ def _canonical_ab(workload: Workload, machine: MachineProfile) -> list[dict[str,
     return out
 
 
+def _absolute(workload: Workload, machine: MachineProfile) -> list[dict[str, str]]:
+    """Absolute throughput against the last round before the canonical rule."""
+    ladder = table("ladder_rounds").set_index("round").loc["r6"]
+    out = []
+    for width in (1, 2, 4, 8, 16, 32):
+        theirs = float(ladder[f"C{width}"])
+        ours = run(workload, "arrangement", None, machine, Settings(width)).tok_s
+        beyond = width > machine.fitted_widths[1]
+        out.append(
+            _row(
+                f"tok/s at n={width}, arrangement, round r6",
+                f"{theirs:.1f}",
+                f"{ours:.1f}" + (" (extrapolated)" if beyond else ""),
+                "held out",
+                f"{100 * (ours / theirs - 1):+.0f} %",
+                "ladder_rounds.csv",
+                "published: a later build, with prefill and drain; ours: decode only, linear in "
+                "rows between C=1 and C=8 of an older build. Differences between arms matter here, "
+                "absolute throughput does not",
+            )
+        )
+    return out
+
+
 def published_against_ours(
     workload: Workload | None = None, machine: MachineProfile | None = None
 ) -> pd.DataFrame:
@@ -289,4 +313,5 @@ def published_against_ours(
         + _ratio_sweep(workload, machine)
         + _thrash(workload, machine)
         + _canonical_ab(workload, machine)
+        + _absolute(workload, machine)
     )
