@@ -1,5 +1,23 @@
 """Devices: where a verify step runs. See `verifylab.device.base` for the contract."""
 
-from verifylab.device.base import OPERATIONS, Body, Device, DeviceError, Graph, Timings
+from verifylab.device.base import (
+    GRAPH_BYTES_PER_NODE,
+    OPERATIONS,
+    Body,
+    Device,
+    DeviceError,
+    Graph,
+    StepDevice,
+    Timings,
+)
 
-__all__ = ["OPERATIONS", "Body", "Device", "DeviceError", "Graph", "Timings"]
+__all__ = [
+    "GRAPH_BYTES_PER_NODE",
+    "OPERATIONS",
+    "Body",
+    "Device",
+    "DeviceError",
+    "Graph",
+    "StepDevice",
+    "Timings",
+]
