@@ -59,7 +59,7 @@ def conv_update(shape: VerifyShape, x: Array, weight: Array, state: Array) -> tu
 
 
 def split_qkv(shape: VerifyShape, qkv: Array) -> tuple[Array, Array, Array]:
-    """Queries, keys ``(rows, value_heads, key_dim)`` and values ``(rows, value_heads, value_dim)``.
+    """Split into queries, keys ``(rows, value_heads, key_dim)`` and values (``value_dim`` instead).
 
     Each key head is repeated for the value heads that share it.
     """
@@ -75,7 +75,7 @@ def split_qkv(shape: VerifyShape, qkv: Array) -> tuple[Array, Array, Array]:
 def recurrence(
     q: Array, k: Array, v: Array, g: Array, beta: Array, state: Array
 ) -> tuple[Array, Array]:
-    """The rule as it stands, one token after the other.
+    """Apply the rule as it stands, one token after the other.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def recurrence(
 def wy_form(
     q: Array, k: Array, v: Array, g: Array, beta: Array, state: Array
 ) -> tuple[Array, Array]:
-    """The same by one triangular solve for the chunk; arguments and returns as `recurrence`.
+    """Do the same by one triangular solve for the chunk; arguments and returns as `recurrence`.
 
     With ``G`` the running sum of ``g``, the pseudo-values ``u`` solve
     ``(I + L) u = beta (v - exp(G) S_0^T k)``, where ``L[t, i] = beta_t exp(G_t - G_i) k_t . k_i``

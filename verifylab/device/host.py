@@ -115,7 +115,8 @@ class HostDevice:
         """
         self._not_capturing("capture")
         start = self.clock()
-        self._recording = calls = []
+        calls: list[Callable[[], None]] = []
+        self._recording = calls
         try:
             body(self)
         finally:
