@@ -20,13 +20,6 @@ HERE = Path(__file__).parent
 KERNELS = Path(verifylab.__file__).parent / "kernels.cu"
 
 
-def defines(shape: VerifyShape) -> list[str]:
-    return [
-        f"-DVL_{name.upper()}={getattr(shape, name)}"
-        for name in ("key_heads", "value_heads", "key_dim", "value_dim")
-    ]
-
-
 def build_for_cpu(shape: VerifyShape, folder: Path) -> ctypes.CDLL:
     compiler = shutil.which("g++")
     if compiler is None:
@@ -34,7 +27,7 @@ def build_for_cpu(shape: VerifyShape, folder: Path) -> ctypes.CDLL:
     library = folder / f"kernels_{shape.name}.so"
     command = [compiler, "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
     # The pragmas are nvcc's, and a kernel that this file does not wrap is no fault.
-    command += ["-Wno-unknown-pragmas", "-Wno-unused-function", *defines(shape)]
+    command += ["-Wno-unknown-pragmas", "-Wno-unused-function", *shape.defines]
     command += [f"-I{KERNELS.parent}", str(HERE / "cpu_kernels.cpp"), "-o", str(library)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

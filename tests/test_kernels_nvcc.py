@@ -5,7 +5,7 @@ import shutil
 import subprocess
 
 import pytest
-from kernel_build import KERNELS, defines
+from kernel_build import KERNELS
 
 from verifylab.verify_shape import SHAPES
 
@@ -25,7 +25,7 @@ REPORT = re.compile(
 def test_nvcc_compiles_without_warnings_or_spills(name, architecture, tmp_path):
     code = f"arch=compute_{architecture},code=sm_{architecture}"
     command = [NVCC, "-std=c++17", "-Werror", "all-warnings", "-Xptxas", "-v", "--cubin"]
-    command += ["-gencode", code, *defines(SHAPES[name]), str(KERNELS)]
+    command += ["-gencode", code, *SHAPES[name].defines, str(KERNELS)]
     done = subprocess.run(
         [*command, "-o", str(tmp_path / "kernels.cubin")],
         capture_output=True,

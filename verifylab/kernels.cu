@@ -11,13 +11,15 @@
 #define VL_TAPS 4
 #define VL_MAX_ROWS 8
 #define VL_CONV_THREADS 128
-// Blocks of vl_wy that share a multiprocessor: as many as the registers allow without a spill
-// (compiler's report, nvcc 13.0). Three let eight sequences of 48 heads run in one wave on 132.
+// Threads of vl_wy that share a multiprocessor: as many as the registers allow without a spill
+// (compiler's report, nvcc 13.0). 384 let eight sequences of 48 heads run in one wave on 132.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
-#define VL_BLOCKS_PER_SM 2
+#define VL_THREADS_PER_SM 256
 #else
-#define VL_BLOCKS_PER_SM 3
+#define VL_THREADS_PER_SM 384
 #endif
+#define VL_BLOCKS_PER_SM \
+  (VL_VALUE_DIM < VL_THREADS_PER_SM ? VL_THREADS_PER_SM / VL_VALUE_DIM : 1)
 #define VL_Q_CHANNELS (VL_KEY_HEADS * VL_KEY_DIM)
 #define VL_CONV_DIM (2 * VL_Q_CHANNELS + VL_VALUE_HEADS * VL_VALUE_DIM)
 #define VL_HEAD_STATE (VL_KEY_DIM * VL_VALUE_DIM)

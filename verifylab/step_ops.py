@@ -17,7 +17,15 @@ import numpy as np
 from verifylab.gdn_reference import NORM_EPS
 from verifylab.verify_shape import VerifyShape
 
-__all__ = ["ConvLaunch", "CopyLaunch", "KernelCall", "Launch", "StreamLaunch", "WyLaunch"]
+__all__ = [
+    "ConvLaunch",
+    "CopyLaunch",
+    "KernelCall",
+    "Launch",
+    "StreamLaunch",
+    "TickLaunch",
+    "WyLaunch",
+]
 
 #: Threads of a `vl_conv` block, four channels each (``VL_CONV_THREADS`` in `kernels.cu`).
 CONV_THREADS = 128
@@ -36,12 +44,15 @@ class KernelCall:
     args : tuple
         Device arrays (their first address is passed), ``None`` (a null pointer) and NumPy
         scalars of the parameter's exact type.
+    shape : VerifyShape, optional
+        Sizes that the kernel is compiled for; None: any will do.
     """
 
     name: str
     grid: tuple[int, ...]
     block: tuple[int, ...]
     args: tuple[Any, ...]
+    shape: VerifyShape | None = None
 
 
 class Launch(Protocol):
@@ -212,6 +223,7 @@ class WyLaunch:
             (self.shape.value_heads, self.sequences),
             (self.shape.value_dim,),
             (*args, self.snap, self.out),
+            self.shape,
         )
 
 
@@ -275,3 +287,28 @@ class StreamLaunch:
         return KernelCall(
             "vl_stream", (blocks,), (STREAM_BLOCK,), (self.weights, vectors, self.sink)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class TickLaunch:
+    """A node that does next to nothing: adds one to a counter (``vl_tick``).
+
+    Attributes
+    ----------
+    counter : (1,) int32 array
+    """
+
+    counter: Any
+
+    def host(self) -> Callable[[], None]:
+        """Bind the counter; the callable adds one to it."""
+        counter = self.counter
+
+        def run() -> None:
+            counter[0] += 1
+
+        return run
+
+    def kernel(self) -> KernelCall:
+        """Return the call of ``vl_tick``."""
+        return KernelCall("vl_tick", (1,), (32,), (self.counter,))

@@ -86,6 +86,16 @@ class VerifyShape:
         """Bytes of both states of one slot, all layers."""
         return self.layers * (self.h_state_bytes + self.conv_state_bytes)
 
+    @property
+    def defines(self) -> tuple[str, ...]:
+        """Compiler options that give `kernels.cu` these sizes."""
+        return (
+            f"-DVL_KEY_HEADS={self.key_heads}",
+            f"-DVL_VALUE_HEADS={self.value_heads}",
+            f"-DVL_KEY_DIM={self.key_dim}",
+            f"-DVL_VALUE_DIM={self.value_dim}",
+        )
+
     def step_state_bytes(self, rows: int) -> int:
         """State bytes that verifying `rows` rows of one sequence moves on the fast path, a layer.
 

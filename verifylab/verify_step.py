@@ -111,6 +111,7 @@ class VerifyStep:
                 raise ValueError(f"{name} must be 1 or more, got {value}")
         if weight_bytes < 0 or weight_bytes % 16:
             raise ValueError(f"weight_bytes must be a multiple of 16, got {weight_bytes}")
+        device.prepare(shape)
         self.device, self.shape = device, shape
         self.pool_slots, self.max_rows, self.max_width = pool_slots, max_rows, max_width
         self.weight_bytes = weight_bytes

@@ -127,6 +127,15 @@ class StepDevice(Device, Protocol):
 
     launches: int
 
+    def describe(self) -> dict[str, Any]:
+        """Name what this runs on, for provenance: JSON-able, nothing about the user."""
+
+    def prepare(self, shape: Any) -> None:
+        """Compile and load the kernels for a `verifylab.verify_shape.VerifyShape`.
+
+        Must come before a capture that uses them: compiling and loading are not capturable.
+        """
+
     def issue(self, launch: Any) -> None:
         """Issue one `verifylab.step_ops.Launch`: run it, or record it under capture."""
 
@@ -138,3 +147,9 @@ class StepDevice(Device, Protocol):
 
     def assign(self, target: Any, source: Any) -> None:
         """Copy one device view onto another of the same shape, in stream order."""
+
+    def mark(self) -> Any:
+        """Return a mark at the end of the work issued so far (an event; a time on ``host``)."""
+
+    def elapsed_ms(self, first: Any, last: Any) -> float:
+        """Milliseconds of device time between two marks; waits for the last."""

@@ -8,6 +8,7 @@ but say nothing about a GPU: every row that carries them names the device ``host
 
 from __future__ import annotations
 
+import platform
 import time
 from collections.abc import Callable
 from typing import Any
@@ -73,6 +74,19 @@ class HostDevice:
     def allocate(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """Return a zeroed array."""
         return np.zeros(shape, dtype)
+
+    def describe(self) -> dict[str, Any]:
+        """Name the machine's architecture, Python and NumPy, for provenance."""
+        return {
+            "device": self.name,
+            "gpu": None,
+            "machine": platform.machine(),
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+        }
+
+    def prepare(self, shape: Any) -> None:
+        """Do nothing: NumPy needs no compiling."""
 
     def issue(self, launch: Any) -> None:
         """Bind `launch` to its views; run it now, or record it under capture."""
@@ -170,6 +184,14 @@ class HostDevice:
     def clock(self) -> float:
         """Milliseconds of the monotonic host clock."""
         return 1e3 * time.perf_counter()
+
+    def mark(self) -> float:
+        """Return the time: on the host the work issued so far is done."""
+        return self.clock()
+
+    def elapsed_ms(self, first: float, last: float) -> float:
+        """Milliseconds between two marks."""
+        return last - first
 
     def _not_capturing(self, verb: str) -> None:
         if self._recording is not None:

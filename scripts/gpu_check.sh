@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Everything that needs a GPU, into one folder: doctor, gpu tests, calibration, measured sweep.
+#   scripts/gpu_check.sh [--device cuda|host] [--out FOLDER] [--quick]
+# `--device host` rehearses it without a GPU. Each part has its own time limit and log; a part that
+# fails is reported at the end and does not stop the others.
+set -u
+cd "$(dirname "$0")/.."
+device=cuda out=gpu_check quick=
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --device) device=$2; shift 2 ;;
+    --out) out=$2; shift 2 ;;
+    --quick) quick=--quick; shift ;;
+    *) echo "unknown argument: $1 (want --device cuda|host, --out FOLDER, --quick)" >&2; exit 2 ;;
+  esac
+done
+python=${PYTHON:-.venv/bin/python}
+[ -x "$(command -v "$python")" ] || python=python3
+mkdir -p "$out"
+failed=()
+
+part() {  # part NAME SECONDS COMMAND...
+  local name=$1 seconds=$2 start=$SECONDS
+  shift 2
+  echo "== $name"
+  if timeout "$seconds" "$@" >"$out/$name.log" 2>&1; then
+    echo "   done in $((SECONDS - start)) s"
+  else
+    echo "   FAILED after $((SECONDS - start)) s, see $out/$name.log:"
+    tail -n 15 "$out/$name.log" | sed 's/^/   | /'
+    failed+=("$name")
+  fi
+}
+
+if [ "$device" = cuda ]; then
+  part doctor 60 "$python" scripts/gpu_part.py doctor
+  part tests 150 "$python" -m pytest -q -m gpu -p no:cacheprovider tests
+fi
+for shape in small gdn27b; do
+  # gdn27b takes gigabytes and minutes on a CPU.
+  [ "$device" = host ] && [ "$shape" = gdn27b ] && continue
+  part "calibrate_$shape" 120 "$python" scripts/gpu_part.py calibrate --device "$device" \
+    --shape "$shape" --out "$out/calibrate_$shape.json" $quick
+done
+# The measured width sweep is the command-line tool's; the lead adds it here.
+if "$python" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("verifylab.cli") is None)'; then
+  part sweep 120 "$python" scripts/gpu_part.py sweep --device "$device" --out "$out"
+else
+  echo "== sweep: not there yet (verifylab.cli)"
+fi
+
+if [ ${#failed[@]} -gt 0 ]; then
+  echo "FAILED: ${failed[*]} ($SECONDS s in all; results in $out)"
+  exit 1
+fi
+echo "all parts done in $SECONDS s; results in $out"
