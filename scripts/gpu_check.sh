@@ -33,21 +33,16 @@ part() {  # part NAME SECONDS COMMAND...
 }
 
 if [ "$device" = cuda ]; then
-  part doctor 60 "$python" scripts/gpu_part.py doctor
-  part tests 150 "$python" -m pytest -q -m gpu -p no:cacheprovider tests
+  part doctor 40 "$python" scripts/gpu_part.py doctor
+  part tests 120 env VERIFYLAB_GPU=required "$python" -m pytest -q -m gpu -p no:cacheprovider tests
 fi
 for shape in small gdn27b; do
   # gdn27b takes gigabytes and minutes on a CPU.
   [ "$device" = host ] && [ "$shape" = gdn27b ] && continue
-  part "calibrate_$shape" 120 "$python" scripts/gpu_part.py calibrate --device "$device" \
+  part "calibrate_$shape" 90 "$python" scripts/gpu_part.py calibrate --device "$device" \
     --shape "$shape" --out "$out/calibrate_$shape.json" $quick
 done
-# The measured width sweep is the command-line tool's; the lead adds it here.
-if "$python" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("verifylab.cli") is None)'; then
-  part sweep 120 "$python" scripts/gpu_part.py sweep --device "$device" --out "$out"
-else
-  echo "== sweep: not there yet (verifylab.cli)"
-fi
+# The measured width sweep joins here with the command-line tool (`part sweep 120 ...`).
 
 if [ ${#failed[@]} -gt 0 ]; then
   echo "FAILED: ${failed[*]} ($SECONDS s in all; results in $out)"

@@ -10,10 +10,6 @@ from verifylab.device.cuda import CudaDevice
 from verifylab.device.host import HostDevice
 from verifylab.doctor import diagnose
 
-#: Bytes that a layer's dense weights stand in for at gdn27b: 27e9 parameters of one byte over the
-#: 64 layers of the hybrid (`data/published/model_dims.csv`).
-GDN27B_WEIGHT_BYTES = 27_000_000_000 // 64 // 16 * 16
-
 
 def doctor() -> int:
     for check in diagnose():
@@ -26,7 +22,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     plan = Plan(
         shape=arguments.shape,
         copy_bytes=(2**30 if arguments.device == "cuda" else 64 * 2**20),
-        weight_bytes=GDN27B_WEIGHT_BYTES if arguments.shape == "gdn27b" else 0,
+        weight_bytes=arguments.weight_bytes,
         **(quick if arguments.quick else {}),
     )
     cuda = arguments.device == "cuda"
@@ -38,9 +34,9 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
         print(f"{name:28s} {c['value']:12.6g}  {c['low']:.6g} to {c['high']:.6g}")
     bandwidth = result["bandwidth"]
     print(f"copy {bandwidth['copy_gb_s']:.0f} GB/s ({device.name})")
-    for row in bandwidth["state"]:
+    for row in bandwidth["steps"]:
         print(
-            f"  n={row['width']} rows={row['rows']}: {row['gb_s']:.0f} GB/s of state, "
+            f"  n={row['width']} rows={row['rows']}: {row['gb_s']:.0f} GB/s, "
             f"{100 * row['of_copy']:.0f} % of copy"
         )
     print(f"written to {path}")
@@ -53,6 +49,7 @@ def main() -> int:
     parser.add_argument("--device", choices=["cuda", "host"], default="cuda")
     parser.add_argument("--shape", default="small")
     parser.add_argument("--out", type=Path, default=Path("calibration.json"))
+    parser.add_argument("--weight-bytes", type=int, default=0, help="dense stand-in, a layer")
     parser.add_argument("--quick", action="store_true")
     arguments = parser.parse_args()
     try:

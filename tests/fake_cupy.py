@@ -36,11 +36,12 @@ class FakeArray(np.ndarray):
     def data(self) -> Any:
         return SimpleNamespace(ptr=self.ctypes.data)
 
-    def set(self, values: np.ndarray) -> None:
+    def set(self, values: np.ndarray, stream: Any) -> None:
+        assert stream is not None, "the null stream does not wait for a non-blocking one"
         assert self.flags.c_contiguous and values.dtype == self.dtype
         self[...] = values
 
-    def get(self) -> np.ndarray:
+    def get(self, stream: Any) -> np.ndarray:
         return np.array(self)
 
 
@@ -116,7 +117,7 @@ class FakeCupy:
         sizes = {o[5:].split("=")[0].lower(): int(o.split("=")[1]) for o in options if "-D" in o}
         library = None
         if self.folder is not None:
-            library = build_for_cpu(VerifyShape("fake", 1, **sizes), self.folder)
+            library = build_for_cpu(VerifyShape(f"fake{len(self.calls)}", 1, **sizes), self.folder)
         return SimpleNamespace(get_function=lambda name: self._kernel(library, name))
 
     def _kernel(self, library: ctypes.CDLL | None, name: str) -> Any:

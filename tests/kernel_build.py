@@ -67,8 +67,6 @@ class CpuKernelDevice(HostDevice):
 
     @staticmethod
     def _argument(value: Any) -> Any:
-        if value is None:
-            return ctypes.c_void_p(None)
         if isinstance(value, np.int32):
             return ctypes.c_int(int(value))
         if isinstance(value, np.int64):

@@ -56,7 +56,7 @@ def test_says_what_it_ran_on(result):
     assert result["plan"]["shape"] == "tiny"
     assert result["date"].endswith("+00:00")
     assert result["bandwidth"]["copy_gb_s"] > 0.0
-    assert [(row["width"], row["rows"]) for row in result["bandwidth"]["state"]] == [
+    assert [(row["width"], row["rows"]) for row in result["bandwidth"]["steps"]] == [
         (2, 2), (2, 3), (3, 2), (3, 3),
     ]  # fmt: skip
 

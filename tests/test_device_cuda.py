@@ -17,7 +17,7 @@ from verifylab.device.cuda_errors import import_cupy
 from verifylab.device.host import HostDevice
 from verifylab.graph_cache import GraphCache, Outcome
 from verifylab.step_ops import TickLaunch
-from verifylab.verify_shape import SHAPES
+from verifylab.verify_shape import SHAPES, VerifyShape
 from verifylab.verify_step import FORMS, VerifyStep
 
 
@@ -47,13 +47,22 @@ def raising(error):
 
 
 @pytest.fixture(scope="module")
-def cases(tmp_path_factory):
+def compiled(tmp_path_factory):
+    """One device for every shape: each launch must find the kernel of its own."""
     if shutil.which("g++") is None:
         pytest.skip("needs g++ to run kernels.cu on the CPU; none on PATH")
-    fake = FakeCupy(tmp_path_factory.mktemp("fake"))
+    return CudaDevice(cupy=FakeCupy(tmp_path_factory.mktemp("fake")))
+
+
+@pytest.fixture(
+    scope="module",
+    params=[SHAPES["tiny"], VerifyShape("other", 1, 1, 2, key_dim=32, value_dim=8)],
+    ids=lambda shape: shape.name,
+)
+def cases(request, compiled):
     return tuple(
-        Case(VerifyStep(device, "tiny", pool_slots=8, max_rows=24), 24)
-        for device in (CudaDevice(cupy=fake), HostDevice())
+        Case(VerifyStep(device, request.param, pool_slots=8, max_rows=24, weight_bytes=64), 24)
+        for device in (compiled, HostDevice())
     )
 
 

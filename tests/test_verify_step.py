@@ -203,6 +203,7 @@ def test_accept_refuses_what_was_not_verified(case, accepted):
         ({"layers": 0}, "layers must be 1"),
         ({"value_dim": 48}, "above 32, of 32"),
         ({"value_dim": 2048}, "at most 1024"),
+        ({"key_dim": 4, "value_dim": 1}, "multiple of 4 .16-byte accesses., got 2"),
     ],
 )
 def test_a_shape_the_kernels_do_not_take_is_refused(change, words):

@@ -97,8 +97,8 @@ def calibrate(
     -------
     dict
         JSON-able: ``plan``, ``machine`` (what it ran on), ``date`` (UTC), ``coefficients`` (name
-        to value, low, high, unit, source), ``bandwidth`` (copies, and state bytes of each
-        fast-path step against them) and ``samples`` (every raw number).
+        to value, low, high, unit, source), ``bandwidth`` (copies, and state and weight bytes of
+        each fast-path step against them) and ``samples`` (every raw number).
     """
     plan = Plan() if plan is None else plan
     say = progress or (lambda _: None)
@@ -124,7 +124,7 @@ def calibrate(
             name: {**asdict(fitted), "unit": name.rsplit("_", 1)[1], "source": source}
             for name, fitted in coefficients.items()
         },
-        "bandwidth": {"copy_gb_s": copy_gb_s, "state": _state_bandwidth(steps, copy_gb_s)},
+        "bandwidth": {"copy_gb_s": copy_gb_s, "steps": _step_bandwidth(steps, copy_gb_s)},
         "samples": {"copy": copies, "graph_operations": operations, "steps": steps},
     }
 
@@ -231,8 +231,8 @@ def _steps(
             row = {"width": width, "rows": rows, "form": form, "nodes": graph.nodes, "ms": ms}
             device.destroy(graph)
             if repeat:
-                state_bytes = width * shape.layers * shape.step_state_bytes(rows)
-                row |= {"repeat": repeat, "state_bytes": state_bytes}
+                moved = shape.layers * (width * shape.step_state_bytes(rows) + plan.weight_bytes)
+                row |= {"repeat": repeat, "moved_bytes": moved}
                 samples.append(row)
     return samples
 
@@ -282,11 +282,11 @@ def _fit_steps(samples: list[dict[str, Any]], plan: Plan) -> dict[str, Coefficie
     }
 
 
-def _state_bandwidth(samples: list[dict[str, Any]], copy_gb_s: float) -> list[dict[str, Any]]:
+def _step_bandwidth(samples: list[dict[str, Any]], copy_gb_s: float) -> list[dict[str, Any]]:
     direct = [row for row in samples if row["form"] == "direct"]
-    groups, costs = _medians(direct, ["width", "rows", "state_bytes"], "ms")
+    groups, costs = _medians(direct, ["width", "rows", "moved_bytes"], "ms")
     rows = []
-    for (width, depth, state_bytes), ms in zip(groups, costs, strict=True):
-        gb_s = 1e-6 * state_bytes / ms
+    for (width, depth, moved_bytes), ms in zip(groups, costs, strict=True):
+        gb_s = 1e-6 * moved_bytes / ms
         rows.append({"width": width, "rows": depth, "gb_s": gb_s, "of_copy": gb_s / copy_gb_s})
     return sorted(rows, key=lambda row: (row["width"], row["rows"]))

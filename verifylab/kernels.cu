@@ -18,8 +18,9 @@
 #else
 #define VL_THREADS_PER_SM 384
 #endif
-#define VL_BLOCKS_PER_SM \
-  (VL_VALUE_DIM < VL_THREADS_PER_SM ? VL_THREADS_PER_SM / VL_VALUE_DIM : 1)
+#define VL_BLOCKS_PER_SM               \
+  (VL_VALUE_DIM > VL_THREADS_PER_SM ? 1 : \
+   VL_VALUE_DIM < 24 ? 16 : VL_THREADS_PER_SM / VL_VALUE_DIM)
 #define VL_Q_CHANNELS (VL_KEY_HEADS * VL_KEY_DIM)
 #define VL_CONV_DIM (2 * VL_Q_CHANNELS + VL_VALUE_HEADS * VL_VALUE_DIM)
 #define VL_HEAD_STATE (VL_KEY_DIM * VL_VALUE_DIM)
@@ -39,6 +40,10 @@
 #endif
 #if VL_VALUE_DIM % VL_LANES != 0 || (VL_VALUE_DIM > 32 && VL_VALUE_DIM % 32 != 0)
 #error "value dim must be a multiple of key dim / 4 and, above 32, of 32"
+#endif
+
+#if VL_CONV_DIM % 4 != 0
+#error "conv dim must be a multiple of 4: rows are read 16 bytes at a time"
 #endif
 
 static __device__ __forceinline__ float4 vl_load4(const float* p) {

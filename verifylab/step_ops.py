@@ -31,6 +31,8 @@ __all__ = [
 CONV_THREADS = 128
 #: Threads of a `vl_stream` block and of its whole grid: enough to fill a large GPU.
 STREAM_BLOCK, STREAM_THREADS = 256, 256 * 1024
+# Eight zero bytes: not every CuPy takes None for a null pointer.
+_NULL = np.int64(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +44,8 @@ class KernelCall:
     name : str
     grid, block : tuple of int
     args : tuple
-        Device arrays (their first address is passed), ``None`` (a null pointer) and NumPy
-        scalars of the parameter's exact type.
+        Device arrays (their first address is passed) and NumPy scalars of the parameter's exact
+        size; a null pointer is ``np.int64(0)``.
     shape : VerifyShape, optional
         Sizes that the kernel is compiled for; None: any will do.
     """
@@ -63,6 +65,10 @@ class Launch(Protocol):
 
     def kernel(self) -> KernelCall | None:
         """Return the kernel call, or None for a plain copy (`CopyLaunch`)."""
+
+
+def _pointer(array: Any) -> Any:
+    return _NULL if array is None else array
 
 
 def _gather(state: np.ndarray, table: np.ndarray | None, sequences: int) -> np.ndarray:
@@ -141,8 +147,14 @@ class ConvLaunch:
     def kernel(self) -> KernelCall:
         """Return the call of ``vl_conv``."""
         blocks = -(-(self.shape.conv_dim // 4) // CONV_THREADS)
-        args = (np.int32(self.rows), self.x, self.weight, self.state, self.table, self.snap)
-        return KernelCall("vl_conv", (blocks, self.sequences), (CONV_THREADS,), (*args, self.qkv))
+        args = (np.int32(self.rows), self.x, self.weight, self.state, _pointer(self.table))
+        return KernelCall(
+            "vl_conv",
+            (blocks, self.sequences),
+            (CONV_THREADS,),
+            (*args, self.snap, self.qkv),
+            self.shape,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +229,7 @@ class WyLaunch:
 
     def kernel(self) -> KernelCall:
         """Return the call of ``vl_wy``."""
-        args = (np.int32(self.rows), self.qkv, self.g, self.beta, self.state, self.table)
+        args = (np.int32(self.rows), self.qkv, self.g, self.beta, self.state, _pointer(self.table))
         return KernelCall(
             "vl_wy",
             (self.shape.value_heads, self.sequences),

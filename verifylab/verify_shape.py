@@ -65,6 +65,11 @@ class VerifyShape:
                 f"value_dim must be a multiple of {lanes} (key_dim / 4) and, above 32, of 32, "
                 f"at most 1024; got {self.value_dim}"
             )
+        if self.conv_dim % 4:
+            raise ValueError(
+                "value_heads * value_dim must be a multiple of 4 (16-byte accesses), got "
+                f"{self.value_heads * self.value_dim}"
+            )
 
     @property
     def conv_dim(self) -> int:

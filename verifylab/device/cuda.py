@@ -25,7 +25,7 @@ __all__ = ["KERNELS", "CudaDevice", "CudaGraph"]
 
 #: The kernels' source, beside this package.
 SOURCE = Path(__file__).parents[1] / "kernels.cu"
-#: Kernels in it.
+#: Kernels in it; the second two do not depend on the shape.
 KERNELS = ("vl_conv", "vl_wy", "vl_stream", "vl_tick")
 
 
@@ -165,7 +165,8 @@ class CudaDevice:
                 loaded[name] = function
         for name, function in loaded.items():
             self._functions[shape, name] = function
-            self._functions.setdefault((None, name), function)
+            if name in KERNELS[2:]:
+                self._functions.setdefault((None, name), function)
 
     def allocate(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return a zeroed buffer on the GPU."""
@@ -211,14 +212,14 @@ class CudaDevice:
         function = self._functions.get((shape, name))
         if function is not None:
             return function
-        shape = SHAPES["tiny"] if shape is None else shape
+        key, shape = shape, SHAPES["tiny"] if shape is None else shape
         if self._recording is not None:
             raise DeviceError(
                 f"kernel {name} is not loaded for shape {shape.name!r}: call prepare(shape) "
                 "before the capture"
             )
         self.prepare(shape)
-        return self._functions[shape, name]
+        return self._function(key, name)
 
     def upload(self, target: Any, values: Any) -> None:
         """Copy host `values` into `target`, in stream order."""
@@ -226,7 +227,7 @@ class CudaDevice:
         values = np.ascontiguousarray(np.broadcast_to(values, target.shape), target.dtype)
         with self._explained("uploading"), self.stream:
             if target.flags.c_contiguous:
-                target.set(values)
+                target.set(values, stream=self.stream)
             else:
                 target[...] = self._cupy.asarray(values)
 
@@ -234,7 +235,10 @@ class CudaDevice:
         """Return `source` as a NumPy array, once the stream is done."""
         self._not_capturing("download")
         with self._explained("downloading"), self.stream:
-            return source.get()
+            values = source.get(stream=self.stream)
+        # A copy on a named stream need not have ended.
+        self.synchronise()
+        return values
 
     def assign(self, target: Any, source: Any) -> None:
         """Copy `source` onto `target`, in stream order."""
