@@ -10,8 +10,9 @@ from step_case import Case, assert_close, assert_same, rule_launches
 
 from verifylab.device.host import HostDevice
 from verifylab.gdn_reference import recurrence, wy_form
+from verifylab.step_buffers import MAX_WIDTH, ROW_BUDGET
 from verifylab.verify_shape import MAX_ROWS, SHAPES, VerifyShape
-from verifylab.verify_step import FORMS, ROW_BUDGET, VerifyStep, consecutive, depth_runs
+from verifylab.verify_step import FORMS, VerifyStep, consecutive, depth_runs
 
 PUBLISHED = Path(__file__).parents[1] / "data" / "published"
 
@@ -45,7 +46,7 @@ def test_gdn27b_has_the_published_sizes():
     assert shape.h_state_bytes == dims["h_state_bytes"]
     assert shape.conv_state_bytes == dims["conv_state_bytes"]
     assert shape.state_bytes_per_slot == dims["state_bytes_per_slot"]
-    assert ROW_BUDGET == dims["row_budget"]
+    assert (ROW_BUDGET, MAX_WIDTH) == (dims["row_budget"], dims["max_verify_width"])
 
 
 @pytest.mark.parametrize("rows", range(1, MAX_ROWS + 1))

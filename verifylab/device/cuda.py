@@ -11,59 +11,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from verifylab.device.base import GRAPH_BYTES_PER_NODE, Body, DeviceError, Timings
+from verifylab.device.base import Body, DeviceError, Timings
 from verifylab.device.cuda_errors import explain, import_cupy
+from verifylab.device.cuda_graph import CudaGraph, KernelTable
 from verifylab.device.cuda_info import describe_gpu
-from verifylab.verify_shape import SHAPES, VerifyShape
+from verifylab.verify_shape import VerifyShape
 
-__all__ = ["KERNELS", "CudaDevice", "CudaGraph"]
-
-#: The kernels' source, beside this package.
-SOURCE = Path(__file__).parents[1] / "kernels.cu"
-#: Kernels in it; the second two do not depend on the shape.
-KERNELS = ("vl_conv", "vl_wy", "vl_stream", "vl_tick")
-
-
-class CudaGraph:
-    """A captured and instantiated step; owns the arrays whose addresses it baked.
-
-    Attributes
-    ----------
-    measured_bytes : int or None
-        Free GPU memory that instantiation took, where the device measures that. The driver
-        takes memory in chunks: one graph may show 0 and the next one megabytes.
-    """
-
-    __slots__ = ("_exec", "_handle", "_keep", "_launched", "_nodes", "measured_bytes")
-
-    def __init__(
-        self, handle: int, executable: int, keep: tuple[Any, ...], nodes: int, measured: int | None
-    ) -> None:
-        self._handle, self._exec = handle, executable
-        self._keep: tuple[Any, ...] | None = keep
-        self._nodes = nodes
-        self._launched = 0
-        self.measured_bytes = measured
-
-    @property
-    def nodes(self) -> int:
-        """Launches recorded; a straight line, so one node each."""
-        return self._nodes
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that the graph holds by the published rule, `GRAPH_BYTES_PER_NODE` a node."""
-        return self._nodes * GRAPH_BYTES_PER_NODE
-
-    @property
-    def destroyed(self) -> bool:
-        """True once the device has destroyed it."""
-        return self._keep is None
+__all__ = ["CudaDevice", "CudaGraph"]
 
 
 class CudaDevice:
@@ -104,7 +62,7 @@ class CudaDevice:
         self._measure_memory = measure_memory
         self.timings = Timings()
         self.launches = 0
-        self._functions: dict[tuple[VerifyShape | None, str], Any] = {}
+        self._kernels = KernelTable(self._cupy)
         self._recording: list[Any] | None = None
         self._nodes = 0
         self._inside = False
@@ -146,27 +104,12 @@ class CudaDevice:
         finally:
             self._inside = False
 
-    def prepare(self, shape: VerifyShape) -> None:
+    def prepare(self, shape: VerifyShape | None) -> None:
         """Compile and load every kernel for `shape`, so that no capture has to."""
-        if (shape, KERNELS[0]) in self._functions:
-            return
         self._not_capturing("prepare")
-        with self._explained(f"compiling the kernels for shape {shape.name!r}"):
-            module = self._cupy.RawModule(
-                code=SOURCE.read_text(encoding="utf-8"),
-                options=("-std=c++17", *shape.defines),
-                backend="nvrtc",
-            )
-            loaded = {}
-            for name in KERNELS:
-                function = module.get_function(name)
-                # Asking for an attribute makes a lazily loading driver load the code now.
-                _ = function.num_regs
-                loaded[name] = function
-        for name, function in loaded.items():
-            self._functions[shape, name] = function
-            if name in KERNELS[2:]:
-                self._functions.setdefault((None, name), function)
+        size = "any" if shape is None else repr(shape.name)
+        with self._explained(f"compiling the kernels for shape {size}"):
+            self._kernels.load(shape)
 
     def allocate(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return a zeroed buffer on the GPU."""
@@ -209,17 +152,16 @@ class CudaDevice:
         return target, source
 
     def _function(self, shape: VerifyShape | None, name: str) -> Any:
-        function = self._functions.get((shape, name))
-        if function is not None:
-            return function
-        key, shape = shape, SHAPES["tiny"] if shape is None else shape
-        if self._recording is not None:
-            raise DeviceError(
-                f"kernel {name} is not loaded for shape {shape.name!r}: call prepare(shape) "
-                "before the capture"
-            )
-        self.prepare(shape)
-        return self._function(key, name)
+        function = self._kernels.find(shape, name)
+        if function is None:
+            if self._recording is not None:
+                raise DeviceError(
+                    f"kernel {name} is not loaded for {shape}: call prepare(shape) before the "
+                    "capture"
+                )
+            self.prepare(shape)
+            function = self._kernels.find(shape, name)
+        return function
 
     def upload(self, target: Any, values: Any) -> None:
         """Copy host `values` into `target`, in stream order."""
