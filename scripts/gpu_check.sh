@@ -1,14 +1,21 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, into one folder: doctor, gpu tests, calibration, measured sweep.
 #   scripts/gpu_check.sh [--device cuda|host] [--out FOLDER] [--quick]
-# `--device host` rehearses it without a GPU. Each part has its own time limit and log; a part that
+# The time limits add up to under 8 minutes on one H200-class GPU. `--device host` rehearses it
+# without a GPU (`--quick`: without the tests, few settings). Each part has its own time limit and log; a part that
 # fails is reported at the end and does not stop the others.
 set -u
 cd "$(dirname "$0")/.."
 device=cuda out=gpu_check quick=
 while [ $# -gt 0 ]; do
   case "$1" in
-    --device) device=$2; shift 2 ;;
+    --device)
+      device=$2
+      [ "$device" = cuda ] || [ "$device" = host ] || {
+        echo "--device must be cuda or host, got $device" >&2
+        exit 2
+      }
+      shift 2 ;;
     --out) out=$2; shift 2 ;;
     --quick) quick=--quick; shift ;;
     *) echo "unknown argument: $1 (want --device cuda|host, --out FOLDER, --quick)" >&2; exit 2 ;;
@@ -35,6 +42,9 @@ part() {  # part NAME SECONDS COMMAND...
 if [ "$device" = cuda ]; then
   part doctor 40 "$python" scripts/gpu_part.py doctor
   part tests 120 env VERIFYLAB_GPU=required "$python" -m pytest -q -m gpu -p no:cacheprovider tests
+elif [ -z "$quick" ]; then
+  # The same tests, with the kernels compiled by g++ and a stand-in for CuPy.
+  part tests 240 env VERIFYLAB_GPU=rehearse "$python" -m pytest -q -m gpu -p no:cacheprovider tests
 fi
 for shape in small gdn27b; do
   # gdn27b takes gigabytes and minutes on a CPU.

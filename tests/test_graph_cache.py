@@ -135,6 +135,25 @@ def test_an_exception_in_the_body_leaves_everything_usable(device, ticks):
     cache.clear()
 
 
+def test_a_failing_eviction_leaks_nothing(device, ticks, monkeypatch):
+    cache = GraphCache(device, capacity=1)
+    cache.step("A", ticks(1))
+    destroy, calls = device.destroy, []
+
+    def fails_once(graph):
+        calls.append(graph)
+        destroy(graph)
+        if len(calls) == 1:
+            raise DeviceError("told to fail")
+
+    monkeypatch.setattr(device, "destroy", fails_once)
+    with pytest.raises(DeviceError, match="told to fail"):
+        cache.step("B", ticks(1))
+    assert device.live_graphs == len(cache) == 0 and cache.nbytes == 0
+    assert cache.step("B", ticks(1)) is Outcome.CAPTURE
+    cache.clear()
+
+
 def test_a_destroyed_graph_is_refused(device, ticks):
     graph = device.capture(ticks(1))
     device.destroy(graph)

@@ -170,7 +170,7 @@ def _graph_operations(
     return samples
 
 
-def _one_graph(device: StepDevice, counter: Any, nodes: int, replays: int) -> dict[str, float]:
+def _one_graph(device: StepDevice, counter: Any, nodes: int, replays: int) -> dict[str, Any]:
     """Take one graph of `nodes` nodes through its life; milliseconds by operation."""
 
     def body(on: Any) -> None:
@@ -187,7 +187,8 @@ def _one_graph(device: StepDevice, counter: Any, nodes: int, replays: int) -> di
     device.run(body)
     device.synchronise()
     graph = device.capture(body)
-    row = {"eager": took("eager"), "record": took("record"), "instantiate": took("instantiate")}
+    row: dict[str, Any] = {"eager": took("eager")}
+    row |= {"record": took("record"), "instantiate": took("instantiate")}
     device.launch(graph)
     row["first_launch"] = took("launch")
     device.synchronise()
@@ -195,6 +196,8 @@ def _one_graph(device: StepDevice, counter: Any, nodes: int, replays: int) -> di
     device.launch(graph)
     row["launch"] = took("launch")
     row["replay"] = _replay_ms(device, graph, replays)
+    # In chunks, and only where the device was asked to measure it.
+    row["graph_bytes"] = getattr(graph, "measured_bytes", None)
     device.synchronise()
     device.destroy(graph)
     return row | {"exec_destroy": took("exec_destroy"), "graph_destroy": took("graph_destroy")}
@@ -271,6 +274,8 @@ def _fit_operations(samples: list[dict[str, Any]], plan: Plan) -> dict[str, Coef
 
 
 def _fit_steps(samples: list[dict[str, Any]], plan: Plan) -> dict[str, Coefficient]:
+    # The declined path verifies the same rows with more nodes: that difference is per_node_us,
+    # smaller kernels included.
     groups, costs = _medians(samples, ["width", "rows", "nodes"], "ms")
     regressors = [(1.0, width * rows, width, nodes) for width, rows, nodes in groups]
     base, row, sequence, node = fit_costs(regressors, costs)
