@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from verifylab.device.base import StepDevice
-from verifylab.fit import Coefficient, fit_costs
+from verifylab.cost_fit import Coefficient, fit_costs
 from verifylab.step_ops import CopyLaunch, TickLaunch
 from verifylab.verify_shape import SHAPES, VerifyShape
 from verifylab.verify_step import Form, VerifyStep

@@ -9,7 +9,7 @@ from devices import gpu_or_skip
 from step_case import NAMES, Case, assert_close, assert_same
 
 from verifylab.device.base import DeviceError
-from verifylab.doctor import diagnose
+from verifylab.device.diagnose import diagnose
 from verifylab.graph_cache import GraphCache
 from verifylab.step_ops import TickLaunch
 from verifylab.verify_shape import SHAPES, VerifyShape

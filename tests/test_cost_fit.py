@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from verifylab.fit import Coefficient, fit_costs
+from verifylab.cost_fit import Coefficient, fit_costs
 
 
 def test_an_exact_line_is_found_with_no_width():

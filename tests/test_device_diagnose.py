@@ -3,7 +3,7 @@ import shutil
 import pytest
 from fake_cupy import FakeCupy
 
-from verifylab.doctor import diagnose
+from verifylab.device.diagnose import diagnose
 
 ORDER = ["cupy", "driver", "nvrtc", "kernels", "capture"]
 
