@@ -7,8 +7,8 @@ from pathlib import Path
 from verifylab.calibrate import Plan, calibrate, write_calibration
 from verifylab.device.base import DeviceError
 from verifylab.device.cuda import CudaDevice
-from verifylab.device.host import HostDevice
 from verifylab.device.diagnose import diagnose
+from verifylab.device.host import HostDevice
 
 
 def doctor() -> int:

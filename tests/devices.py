@@ -4,75 +4,34 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from fake_cupy import FakeCupy
 
-from verifylab.device.base import DeviceError, Timings
+from verifylab.device.base import DeviceError
 from verifylab.device.cuda import CudaDevice
 from verifylab.device.host import HostDevice
+from verifylab.device.model import ModelDevice
+from verifylab.machine import StepWork, load_profile
 
 
-class CountingGraph:
-    def __init__(self, nodes: int) -> None:
-        self.nodes, self.nbytes, self.live = nodes, 100 * nodes, True
-
-
-class CountingDevice:
-    """Computes nothing, as the model device: counts nodes, keeps the contract."""
-
-    name, measured = "model", False
+class TickingModel(ModelDevice):
+    """The model device, charging one node for each launch that a real device would be issued."""
 
     def __init__(self) -> None:
-        self.timings, self.launches, self.live_graphs = Timings(), 0, 0
-        self._nodes: int | None = None
-
-    def allocate(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-        return np.zeros(shape, dtype)
+        super().__init__(load_profile("gb10-published"))
+        self.launches = 0
 
     def issue(self, launch: Any) -> None:
         self.launches += 1
-        if self._nodes is not None:
-            self._nodes += 1
+        self.charge(StepWork(width=0, rows=0, nodes=1))
 
-    def run(self, body: Any) -> None:
-        body(self)
-        self.timings.add("eager", 0.0)
-
-    def capture(self, body: Any) -> CountingGraph:
-        self._nodes = 0
-        try:
-            body(self)
-            graph = CountingGraph(self._nodes)
-        finally:
-            self._nodes = None
-        self.timings.add("record", 0.0)
-        self.timings.add("instantiate", 0.0)
-        self.live_graphs += 1
-        return graph
-
-    def launch(self, graph: CountingGraph) -> None:
-        if not graph.live:
-            raise DeviceError("launch of a graph that was destroyed")
-        self.timings.add("launch", 0.0)
-
-    def destroy(self, graph: CountingGraph) -> None:
-        if not graph.live:
-            raise DeviceError("destroy of a graph that was destroyed already")
-        graph.live = False
-        self.live_graphs -= 1
-        self.timings.add("exec_destroy", 0.0)
-        self.timings.add("graph_destroy", 0.0)
-
-    def synchronise(self) -> None:
-        pass
-
-    def clock(self) -> float:
-        return 1e3 * time.perf_counter()
+    @property
+    def live_graphs(self) -> int:
+        count = self.timings.count
+        return count["instantiate"] - count["graph_destroy"]
 
 
 def gpu_or_skip() -> CudaDevice:
@@ -90,7 +49,7 @@ def gpu_or_skip() -> CudaDevice:
 
 def make_device(kind: str) -> Any:
     if kind == "model":
-        return CountingDevice()
+        return TickingModel()
     if kind == "host":
         return HostDevice()
     if kind == "fake-cuda":

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from verifylab.gdn_reference import conv_update, recurrence, split_qkv
-from verifylab.verify_step import VerifyStep, consecutive, depth_runs
+from verifylab.verify_step import VerifyStep
 
 NAMES = ("h_state", "conv_state", "h_snap", "conv_snap", "out")
 
@@ -92,14 +92,3 @@ def assert_same(got: dict[str, np.ndarray], want: dict[str, np.ndarray]) -> None
     """Compare to the bit."""
     for name in NAMES:
         np.testing.assert_array_equal(got[name], want[name], err_msg=name)
-
-
-def rule_launches(slots: Any, depths: Any) -> int:
-    """Count launches a layer by the published rule, from slots alone."""
-    total = 0
-    for start, stop in depth_runs(depths):
-        if consecutive(slots[start:stop], 1):
-            total += 2
-        else:
-            total += sum(2 * depth for depth in depths[start:stop])
-    return total

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from step_case import Case, assert_close, assert_same, rule_launches
+from step_case import Case, assert_close, assert_same
 
 from verifylab.device.host import HostDevice
 from verifylab.gdn_reference import recurrence, wy_form
+from verifylab.launches import depth_runs, launches_per_layer
 from verifylab.step_buffers import MAX_WIDTH, ROW_BUDGET
 from verifylab.verify_shape import MAX_ROWS, SHAPES, VerifyShape
-from verifylab.verify_step import FORMS, VerifyStep, consecutive, depth_runs
+from verifylab.verify_step import FORMS, VerifyStep, consecutive
 
 PUBLISHED = Path(__file__).parents[1] / "data" / "published"
 
@@ -102,9 +103,9 @@ def test_launches_follow_the_published_rule(case, batch):
     slots, depths = batch
     device, layers = case.step.device, case.step.shape.layers
     for form, want in (
-        ("direct", rule_launches(slots, depths)),
+        ("direct", int(launches_per_layer(slots, depths))),
         ("declined", 2 * sum(depths)),
-        ("indirect", 2 * len(list(depth_runs(depths)))),
+        ("indirect", 2 * len(depth_runs(slots, depths))),
     ):
         before = device.launches
         graph = device.capture(case.step.body(slots, depths, form))

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from verifylab.device.base import StepDevice
 from verifylab.cost_fit import Coefficient, fit_costs
+from verifylab.device.base import StepDevice
 from verifylab.step_ops import CopyLaunch, TickLaunch
 from verifylab.verify_shape import SHAPES, VerifyShape
 from verifylab.verify_step import Form, VerifyStep

@@ -10,32 +10,24 @@ slot back to the state after the rows that were accepted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from verifylab.device.base import Body
+from verifylab.launches import depth_runs
 from verifylab.step_buffers import StepBuffers
 from verifylab.step_ops import ConvLaunch, CopyLaunch, Launch, StreamLaunch, WyLaunch
 from verifylab.verify_shape import MAX_ROWS
 
-__all__ = ["FORMS", "Form", "VerifyStep", "consecutive", "depth_runs"]
+__all__ = ["FORMS", "Form", "VerifyStep", "consecutive"]
 
 #: How a batch becomes launches. ``direct``: the fast path where addresses allow it, declined
 #: elsewhere; ``declined``: never the fast path; ``indirect``: slots from a device table, so that
 #: every run takes the fast path.
 Form = Literal["direct", "declined", "indirect"]
 FORMS: tuple[Form, ...] = ("direct", "declined", "indirect")
-
-
-def depth_runs(depths: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield ``(start, stop)`` of each maximal stretch of equal depths in dispatch order."""
-    start = 0
-    for stop in range(1, len(depths) + 1):
-        if stop == len(depths) or depths[stop] != depths[start]:
-            yield start, stop
-            start = stop
 
 
 def address(array: Any) -> int:
@@ -85,9 +77,10 @@ class VerifyStep(StepBuffers):
         """
         self._check(slots, depths, form)
         row0 = np.concatenate([[0], np.cumsum(depths)]).tolist()
+        runs = [(run.start, run.start + run.length) for run in depth_runs(slots, depths)]
         launches: list[Launch] = []
         for layer in range(self.shape.layers):
-            for start, stop in depth_runs(depths):
+            for start, stop in runs:
                 if form == "indirect":
                     launches += self._fast(layer, row0[start], depths[start], start, stop, None)
                 elif form == "direct" and self._engages(layer, slots[start:stop]):

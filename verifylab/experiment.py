@@ -1,0 +1,495 @@
+"""One arm, and arms compared on the same draws.
+
+`run` simulates (or, on a device that computes, really runs) one arm and returns its counts and
+times. `grid` runs arms over widths, spreads and seeds into a table of counts. The readable step
+below is the reference; on the model device the compiled loop of `verifylab.fastpath` counts the
+same, step by step.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from verifylab.counters import SCALARS, Counters, StepTimes, times
+from verifylab.dcut import (
+    DCUT_WIDTH_CAP,
+    DEFAULT_RATIO,
+    MAX_VERIFY_WIDTH,
+    ROW_BUDGET,
+    dcut_applies,
+    keep_count,
+    select,
+    snap_ratio,
+)
+from verifylab.device.base import Body, Device
+from verifylab.device.model import ModelDevice
+from verifylab.draws import request_words
+from verifylab.gate import Gate
+from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP, GraphCache, Outcome
+from verifylab.machine import MachineProfile, StepWork
+from verifylab.policy import Dispatch, GatedPolicy, policy
+from verifylab.slots import SlotPool
+from verifylab.workload import Tables, Workload
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["ARMS", "MAX_WIDTH", "Run", "Settings", "Step", "grid", "run", "run_on", "steps_of"]
+
+#: Widest batch that may be asked for (the published ladder ends at 128).
+MAX_WIDTH = 1024
+#: Largest graph cache that may be asked for.
+MAX_CAPACITY = 65536
+ARMS = ("arrangement", "canonical")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How one arm is run.
+
+    Parameters
+    ----------
+    width : int
+        Sequences in the batch: 1 to `MAX_WIDTH`. Where a drain starts.
+    steps, warmup_steps : int
+        Verify steps counted (1 or more), and steps run before them that are not (0 or more;
+        steady only: a drain has no warm state).
+    seed : int
+        0 to 2**64 - 1. Runs with one seed share every draw.
+    capacity : int
+        Graphs that the cache holds: 1 to `MAX_CAPACITY`.
+    ratio : float
+        D-Cut's ratio, 0 to 1, snapped as `dcut.snap_ratio` does.
+    row_budget, max_width, width_cap : int
+        Rows and sequences of a dispatch at most; widest batch that D-Cut prunes.
+    """
+
+    width: int
+    steps: int = 2000
+    warmup_steps: int = 200
+    seed: int = 0
+    capacity: int = VERIFY_BATCHED_GRAPH_CAP
+    ratio: float = DEFAULT_RATIO
+    row_budget: int = ROW_BUDGET
+    max_width: int = MAX_VERIFY_WIDTH
+    width_cap: int = DCUT_WIDTH_CAP
+
+    def __post_init__(self) -> None:
+        bounds = {
+            "width": (1, MAX_WIDTH),
+            "steps": (1, 2**40),
+            "warmup_steps": (0, 2**40),
+            "seed": (0, 2**64 - 1),
+            "capacity": (1, MAX_CAPACITY),
+            "row_budget": (2, 2**20),
+            "max_width": (1, MAX_WIDTH),
+            "width_cap": (0, MAX_WIDTH),
+        }
+        for name, (low, high) in bounds.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+                raise ValueError(f"{name} must be a whole number, got {value!r}")
+            if not low <= value <= high:
+                raise ValueError(f"{name} must be from {low} to {high}, got {value}")
+        snap_ratio(self.ratio)
+
+    def drafts_and_keep(self, workload: Workload, width: int) -> tuple[int, int]:
+        """Drafts at `width`, and how many D-Cut keeps beyond the mandatory ones (-1: all)."""
+        drafts = workload.ladder.drafts(width)
+        if self.row_budget < drafts + 1:
+            raise ValueError(
+                f"row_budget must hold one sequence of {drafts + 1} rows, got {self.row_budget}"
+            )
+        if not dcut_applies(width, drafts, self.width_cap):
+            return drafts, -1
+        return drafts, keep_count(width, drafts, self.ratio, self.row_budget)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One arm, run once.
+
+    Attributes
+    ----------
+    policy, device : str
+    measured : bool
+        False: `times` is modelled. True: read from a clock.
+    settings : Settings
+    counters : Counters
+    times : StepTimes
+        Milliseconds over the counted steps.
+    """
+
+    policy: str
+    device: str
+    measured: bool
+    settings: Settings
+    counters: Counters
+    times: StepTimes
+
+    @property
+    def tok_s(self) -> float:
+        """Tokens a second, decode only (no prefill)."""
+        return self.counters.tokens / self.times.total_ms * 1e3
+
+    @property
+    def step_ms(self) -> float:
+        """Milliseconds a step."""
+        return self.times.total_ms / self.counters.steps
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """One step of the readable path, for tests, players and traces.
+
+    `order` and `depths` have shape (width,); `outcomes` one entry a dispatch; `emitted`, by input
+    index, the tokens each sequence got; `slots` by input index.
+    """
+
+    index: int
+    slots: np.ndarray
+    log_confidences: np.ndarray
+    retained: np.ndarray
+    order: np.ndarray
+    depths: np.ndarray
+    dispatches: tuple[Dispatch, ...]
+    outcomes: tuple[Outcome, ...]
+    emitted: np.ndarray
+    prefix: np.ndarray
+    moves: int
+    finished: int
+
+
+class _Requests:
+    """The sequences in the batch, their slots and positions (the readable twin of `_retire`)."""
+
+    def __init__(self, workload: Workload, width: int) -> None:
+        self.workload = workload
+        self.lanes = width
+        self.pool = SlotPool(width)
+        self.request = np.arange(width, dtype=np.uint64)
+        self.position = np.zeros(width, np.int64)
+        self.slots = np.array([self.pool.acquire(int(r)) for r in self.request], np.int64)
+
+    def draw(self, seed: int, drafts: int, tables: Tables) -> tuple[np.ndarray, np.ndarray]:
+        """Log-confidences (n, drafts) and the accepted prefix of each sequence (n,)."""
+        words = request_words(seed, self.request, self.position, drafts)
+        bins = (words[..., 0] >> np.uint64(20)).astype(np.int64)
+        depth = np.arange(drafts)
+        accepted = words[..., 1] < tables.accept_below[depth, bins]
+        prefix = np.cumprod(accepted, axis=1).sum(axis=1)
+        return tables.log_reported[depth, bins], prefix
+
+    def advance(self, emitted: np.ndarray) -> tuple[int, int]:
+        """Move on by `emitted` tokens; return (requests finished, slots compacted)."""
+        self.position += emitted
+        done = self.position >= self.workload.output_tokens
+        if not done.any():
+            return 0, 0
+        if self.workload.mode == "steady":
+            for i in np.flatnonzero(done):
+                # Last in, first out: the successor takes the slot that was just let go.
+                slot = self.pool.release(int(self.request[i]))
+                self.request[i] += np.uint64(self.lanes)
+                if self.pool.acquire(int(self.request[i])) != slot:
+                    raise RuntimeError("a LIFO pool must hand out the slot released last")
+            self.position[done] = 0
+            return int(done.sum()), 0
+        for i in np.flatnonzero(done):
+            self.pool.release(int(self.request[i]))
+        stay = ~done
+        self.request, self.position = self.request[stay], self.position[stay]
+        survivors = [int(r) for r in self.request]
+        moves = self.pool.compact(survivors, len(survivors))
+        self.slots = np.array([self.pool.held[r] for r in survivors], np.int64)
+        return int(done.sum()), len(moves)
+
+
+def steps_of(
+    workload: Workload,
+    key_policy: GatedPolicy,
+    settings: Settings,
+    execute: Callable[[Dispatch], Outcome],
+) -> Iterator[Step]:
+    """Run one arm in readable form, step by step, warm-up included.
+
+    `execute` does a dispatch and says what the cache did with it. Ends after ``warmup_steps +
+    steps``, or when a drain is empty.
+    """
+    tables = workload.tables()
+    requests = _Requests(workload, settings.width)
+    for index in range(settings.warmup_steps + settings.steps):
+        width = len(requests.slots)
+        if width == 0:
+            return
+        drafts, keep = settings.drafts_and_keep(workload, width)
+        logs, prefix = requests.draw(settings.seed, drafts, tables)
+        if keep < 0:
+            retained = np.full(width, drafts, np.int64)
+        else:
+            retained = select(logs, drafts, settings.ratio, settings.row_budget)
+        slots = requests.slots.copy()
+        plan = key_policy.step(slots, retained + 1)
+        outcomes = tuple(execute(dispatch) for dispatch in plan.dispatches)
+        verified = np.empty(width, np.int64)
+        verified[plan.order] = plan.depths - 1
+        room = workload.output_tokens - requests.position
+        emitted = np.minimum(np.minimum(prefix, verified) + 1, room)
+        finished, moves = requests.advance(emitted)
+        yield Step(
+            index, slots, logs, retained, plan.order, plan.depths, plan.dispatches, outcomes,
+            emitted, prefix, moves, finished,
+        )  # fmt: skip
+
+
+def _add(counters: Counters, step: Step, gdn_layers: int, other_nodes: int) -> None:
+    """Count one step (evictions are the cache's to count)."""
+    counters.steps += 1
+    counters.sequences += len(step.order)
+    counters.rows += int(step.depths.sum())
+    counters.tokens += int(step.emitted.sum())
+    counters.moves += step.moves
+    counters.finished_requests += step.finished
+    counters.capture_steps += Outcome.CAPTURE in step.outcomes
+    for dispatch, outcome in zip(step.dispatches, step.outcomes, strict=True):
+        nodes = gdn_layers * dispatch.launches_per_layer + other_nodes
+        counters.dispatches += 1
+        counters.layer_launches += dispatch.launches_per_layer
+        if outcome is Outcome.EAGER:
+            counters.eager += 1
+            counters.nodes_eager += nodes
+            continue
+        counters.nodes_launched += nodes
+        if outcome is Outcome.CAPTURE:
+            counters.captures += 1
+            counters.nodes_captured += nodes
+        else:
+            counters.hits += 1
+    for p, i in enumerate(step.order):
+        verified = int(step.depths[p]) - 1
+        good = min(int(step.prefix[i]), verified)
+        counters.reached[: min(good + 1, verified)] += 1
+        counters.accepted[:good] += 1
+
+
+def run_on(
+    device: Device,
+    workload: Workload,
+    key_policy: GatedPolicy,
+    settings: Settings,
+    body: Callable[[Dispatch], Body],
+    *,
+    gdn_layers: int,
+    other_nodes: int,
+    observe: Callable[[Step], None] | None = None,
+) -> Run:
+    """Run one arm on `device` in readable form: `body(dispatch)` is what a graph captures.
+
+    Times are the device's own: virtual on ``model``, read from a clock elsewhere. `observe` is
+    called with every step, warm-up included.
+    """
+    _refuse_warm_drain(workload, settings)
+    cache = GraphCache(device, settings.capacity)
+    counters = Counters()
+    seen: set[bytes | None] = set()
+    evicted_nodes = _count_evicted_nodes(device)
+
+    def execute(dispatch: Dispatch) -> Outcome:
+        seen.add(dispatch.key)
+        return cache.step(dispatch.key, body(dispatch))
+
+    started_ms = device.clock()
+    for step in steps_of(workload, key_policy, settings, execute):
+        if step.index >= settings.warmup_steps:
+            _add(counters, step, gdn_layers, other_nodes)
+        elif step.index == settings.warmup_steps - 1:
+            device.synchronise()
+            device.timings.reset()
+            cache.reset_stats()
+            evicted_nodes.clear()
+            started_ms = device.clock()
+        if observe is not None:
+            observe(step)
+    device.synchronise()
+    total_ms = device.clock() - started_ms
+    counters.evictions = cache.stats.evictions
+    counters.nodes_evicted = sum(evicted_nodes)
+    counters.keys_seen = len(seen - {None})
+    spent = device.timings.total_ms
+    captures_ms = sum(
+        spent[op] for op in ("record", "instantiate", "exec_destroy", "graph_destroy")
+    )
+    if isinstance(device, ModelDevice):
+        split = times(counters, device.profile)
+    else:
+        launches_ms = spent["launch"]
+        split = StepTimes(total_ms - captures_ms - launches_ms, launches_ms, captures_ms)
+    return Run(key_policy.name, device.name, device.measured, settings, counters, split)
+
+
+def _count_evicted_nodes(device: Device) -> list[int]:
+    """Wrap `device.destroy` so that the nodes of destroyed graphs are noted."""
+    nodes: list[int] = []
+    destroy = device.destroy
+
+    def noting(graph: Any) -> None:
+        nodes.append(graph.nodes)
+        destroy(graph)
+
+    device.destroy = noting  # type: ignore[method-assign]
+    return nodes
+
+
+def _refuse_warm_drain(workload: Workload, settings: Settings) -> None:
+    if workload.mode == "drain" and settings.warmup_steps:
+        raise ValueError(
+            f"warmup_steps must be 0 in mode 'drain' (there is no warm state), "
+            f"got {settings.warmup_steps}"
+        )
+
+
+def _fast_run(
+    workload: Workload, key_policy: GatedPolicy, settings: Settings, profile: MachineProfile
+) -> Run:
+    from verifylab.fastpath import simulate
+
+    n = settings.width
+    drafts = np.zeros(n + 1, np.int64)
+    keep = np.zeros(n + 1, np.int64)
+    for width in range(1, n + 1):
+        drafts[width], keep[width] = settings.drafts_and_keep(workload, width)
+    canonical = np.array([key_policy.gate.canonical(w) for w in range(n + 1)])
+    tables = workload.tables()
+    none2, none1 = np.zeros((0, 0), np.int64), np.zeros(0, np.int64)
+    counts, reached, accepted = simulate(
+        np.uint64(settings.seed), n, settings.steps, settings.warmup_steps,
+        workload.mode == "steady", workload.output_tokens, drafts, keep, canonical,
+        settings.row_budget, settings.max_width, settings.capacity, profile.gdn_layers,
+        profile.other_nodes, tables.log_reported, tables.accept_below, none2, none2, none1, none1,
+    )  # fmt: skip
+    counters = Counters(reached=reached, accepted=accepted)
+    for name, count in zip(SCALARS, counts, strict=True):
+        setattr(counters, name, int(count))
+    return Run(key_policy.name, "model", False, settings, counters, times(counters, profile))
+
+
+def run(
+    workload: Workload,
+    policy_name: str,
+    gate: Gate | None,
+    profile: MachineProfile,
+    settings: Settings,
+    *,
+    path: str = "fast",
+    observe: Callable[[Step], None] | None = None,
+) -> Run:
+    """Run one arm on the machine model.
+
+    Parameters
+    ----------
+    workload : Workload
+    policy_name : str
+        See `verifylab.policy.POLICIES`.
+    gate : Gate or None
+        For ``gated``; None is the default gate.
+    profile : MachineProfile
+    settings : Settings
+    path : {"fast", "readable"}
+        The compiled loop, or the readable step that defines it. Their counts are equal.
+    observe : callable, optional
+        Called with every `Step` (readable path only).
+
+    Raises
+    ------
+    ValueError
+        When a name or a value is out of range.
+    """
+    key_policy = policy(
+        policy_name, gate, row_budget=settings.row_budget, max_width=settings.max_width
+    )
+    _refuse_warm_drain(workload, settings)
+    if path == "fast" and observe is None:
+        return _fast_run(workload, key_policy, settings, profile)
+    if path not in ("fast", "readable"):
+        raise ValueError(f"path must be 'fast' or 'readable', got {path!r}")
+    device = ModelDevice(profile)
+
+    def body(dispatch: Dispatch) -> Body:
+        nodes = profile.nodes(dispatch.launches_per_layer)
+        return device.body(StepWork(dispatch.width, dispatch.rows, nodes))
+
+    return run_on(
+        device, workload, key_policy, settings, body,
+        gdn_layers=profile.gdn_layers, other_nodes=profile.other_nodes, observe=observe,
+    )  # fmt: skip
+
+
+def grid(
+    workload: Workload,
+    widths: Sequence[int],
+    profile: MachineProfile,
+    settings: Settings,
+    *,
+    seeds: Iterable[int],
+    arms: Sequence[tuple[str, Gate | None]] = (("arrangement", None), ("canonical", None)),
+    spreads: Sequence[float] | None = None,
+    jobs: int | None = None,
+) -> pd.DataFrame:
+    """Run every arm at every width, spread and seed on the machine model.
+
+    Parameters
+    ----------
+    workload, profile, settings
+        As in `run`; `settings.width` and `settings.seed` are replaced.
+    widths : sequence of int
+    seeds : iterable of int
+        Shared by all arms: common random numbers.
+    arms : sequence of (policy name, gate)
+    spreads : sequence of float, optional
+        Confidence spreads; default: the workload's own.
+    jobs : int, optional
+        Threads (the compiled loop releases the interpreter lock); default: the cores.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a run: ``width, policy, min_width, spread, seed``, then every scalar counter.
+        `min_width` is -1 where the policy has none. No times: see `counters.times`.
+    """
+    import pandas as pd
+
+    cells = []
+    for spread in spreads if spreads is not None else (workload.confidence_spread,):
+        load = replace(workload, confidence_spread=float(spread))
+        load.tables()
+        for width in widths:
+            for name, gate in arms:
+                for seed in seeds:
+                    cells.append((load, name, gate, replace(settings, width=width, seed=seed)))
+
+    def one(cell: tuple[Workload, str, Gate | None, Settings]) -> dict[str, Any]:
+        load, name, gate, chosen = cell
+        result = run(load, name, gate, profile, chosen)
+        return {
+            "width": chosen.width,
+            "policy": name,
+            "min_width": gate.min_width if gate is not None else -1,
+            "spread": load.confidence_spread,
+            "seed": chosen.seed,
+            **result.counters.as_dict(),
+        }
+
+    workers = jobs if jobs is not None else os.cpu_count() or 1
+    if workers > 1 and len(cells) > 1:
+        first = [one(cells[0])]  # compiles (or loads) once, before threads ask for it together
+        with ThreadPoolExecutor(workers) as threads:
+            rows = first + list(threads.map(one, cells[1:]))
+    else:
+        rows = [one(cell) for cell in cells]
+    return pd.DataFrame(rows)

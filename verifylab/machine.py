@@ -1,0 +1,264 @@
+"""Machine profiles: what a verify step and its graph operations cost, and how we know.
+
+A profile is linear in what a step does (dispatches, rows, sequences, nodes, captures, evictions),
+so the time of a whole run follows from its integer counters, and a what-if on graph cost needs no
+new simulation. Every coefficient carries an interval and the figures it came from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from verifylab.published import DataError, data_dir
+
+__all__ = ["COEFFICIENTS", "Coefficient", "MachineProfile", "StepWork", "load_profile"]
+
+SCHEMA = 1
+
+#: Name and unit of every coefficient a profile must hold.
+COEFFICIENTS: dict[str, str] = {
+    "step_base_ms": "ms a dispatch",
+    "per_row_ms": "ms a row",
+    "per_sequence_ms": "ms a sequence",
+    "per_node_us": "us a replayed node",
+    "launch_base_us": "us a graph launch",
+    "launch_per_node_us": "us a node launched",
+    "record_base_ms": "ms a capture",
+    "record_per_node_us": "us a node captured",
+    "instantiate_base_ms": "ms a capture",
+    "instantiate_per_node_us": "us a node captured",
+    "exec_destroy_base_ms": "ms an eviction",
+    "exec_destroy_per_node_us": "us a node evicted",
+    "graph_destroy_base_ms": "ms an eviction",
+    "graph_destroy_per_node_us": "us a node evicted",
+    "eager_per_node_us": "us a node launched without a graph",
+}
+KINDS = ("published", "measured", "host")
+
+
+@dataclass(frozen=True, slots=True)
+class StepWork:
+    """What one dispatch asks of the machine: its sequences, rows and graph nodes."""
+
+    width: int
+    rows: int
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Coefficient:
+    """A number, the interval it is believed to lie in, and where it came from.
+
+    `low` and `high` bound what the sources allow; `sample` draws from the triangle over them.
+    """
+
+    value: float
+    low: float
+    high: float
+    how: str
+
+    def __post_init__(self) -> None:
+        numbers = (self.low, self.value, self.high)
+        if not all(np.isfinite(numbers)) or not 0 <= self.low <= self.value <= self.high:
+            raise ValueError(
+                "a coefficient needs finite 0 <= low <= value <= high, "
+                f"got low={self.low} value={self.value} high={self.high}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class MachineProfile:
+    """Costs of one machine.
+
+    Attributes
+    ----------
+    name, gpu, date : str
+        Which machine, and when the figures are from (ISO date).
+    kind : {"published", "measured", "host"}
+        Where the numbers come from. Times computed from any profile are *modelled*.
+    gdn_layers : int
+        Layers whose launches depend on the depth runs.
+    other_nodes : int
+        Graph nodes of a dispatch that do not depend on the runs.
+    coefficients : dict[str, Coefficient]
+        By name, see `COEFFICIENTS`.
+    figures : tuple of dict
+        Figure by figure: which published or measured number, and whether it was fitted or held out.
+    """
+
+    name: str
+    gpu: str
+    date: str
+    kind: str
+    gdn_layers: int
+    other_nodes: int
+    coefficients: Mapping[str, Coefficient]
+    figures: tuple[Mapping[str, Any], ...] = ()
+    notes: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {self.kind!r}")
+        missing = COEFFICIENTS.keys() - self.coefficients.keys()
+        unknown = self.coefficients.keys() - COEFFICIENTS.keys()
+        if missing or unknown:
+            problem = f"lacks {sorted(missing)}" if missing else f"has unknown {sorted(unknown)}"
+            raise ValueError(f"profile {self.name!r} {problem}")
+        if self.gdn_layers < 1 or self.other_nodes < 0:
+            raise ValueError(
+                "gdn_layers must be 1 or more and other_nodes 0 or more, "
+                f"got {self.gdn_layers} and {self.other_nodes}"
+            )
+
+    def __getitem__(self, name: str) -> float:
+        return self.coefficients[name].value
+
+    def nodes(self, launches_per_layer: int) -> int:
+        """Return the graph nodes of a dispatch with that many launches in each GDN layer."""
+        return self.gdn_layers * launches_per_layer + self.other_nodes
+
+    def values(self) -> dict[str, float]:
+        """Return the central values by name."""
+        return {name: self.coefficients[name].value for name in COEFFICIENTS}
+
+    def sample(self, draws: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """Draw coefficient values within their intervals.
+
+        Parameters
+        ----------
+        draws : int
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        dict[str, ndarray]
+            Float64 of shape ``(draws,)`` by name: triangular over (low, value, high), coefficients
+            drawn independently.
+        """
+        out = {}
+        for name in COEFFICIENTS:
+            c = self.coefficients[name]
+            if c.low == c.high:
+                out[name] = np.full(draws, c.value)
+            else:
+                out[name] = rng.triangular(c.low, c.value, c.high, draws)
+        return out
+
+    # -- times, all in milliseconds ---------------------------------------------------------
+
+    def body_ms(self, work: StepWork) -> float:
+        """Device time of one dispatch, replayed nodes included."""
+        return (
+            self["step_base_ms"]
+            + self["per_row_ms"] * work.rows
+            + self["per_sequence_ms"] * work.width
+            + self["per_node_us"] * work.nodes / 1e3
+        )
+
+    def launch_ms(self, nodes: int) -> float:
+        """Host time of one graph launch."""
+        return (self["launch_base_us"] + self["launch_per_node_us"] * nodes) / 1e3
+
+    def operation_ms(self, operation: str, nodes: int) -> float:
+        """Host time of ``record``, ``instantiate``, ``exec_destroy`` or ``graph_destroy``."""
+        return self[f"{operation}_base_ms"] + self[f"{operation}_per_node_us"] * nodes / 1e3
+
+    def eager_ms(self, nodes: int) -> float:
+        """Host time of launching every node one by one."""
+        return self["eager_per_node_us"] * nodes / 1e3
+
+    # -- storage --------------------------------------------------------------------------
+
+    def to_json(self) -> str:
+        """Return the profile as JSON text (the format of ``data/machines/*.json``)."""
+        body = {
+            "schema": SCHEMA,
+            "name": self.name,
+            "gpu": self.gpu,
+            "date": self.date,
+            "kind": self.kind,
+            "graph": {"gdn_layers": self.gdn_layers, "other_nodes": self.other_nodes},
+            "coefficients": {
+                name: {
+                    "value": c.value,
+                    "low": c.low,
+                    "high": c.high,
+                    "unit": COEFFICIENTS[name],
+                    "how": c.how,
+                }
+                for name, c in self.coefficients.items()
+            },
+            "figures": list(self.figures),
+            "notes": self.notes,
+        }
+        return json.dumps(body, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, where: str = "profile") -> MachineProfile:
+        """Read a profile; `where` names it in errors.
+
+        Raises
+        ------
+        DataError
+            When the text is no profile of this schema: the message names the field.
+        """
+        try:
+            body = json.loads(text)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise DataError(f"machine profile {where} is not JSON: {error}") from None
+        if not isinstance(body, dict):
+            raise DataError(f"machine profile {where} must be a JSON object")
+        if body.get("schema") != SCHEMA:
+            raise DataError(
+                f"machine profile {where} has schema {body.get('schema')!r}, this version reads "
+                f"{SCHEMA}"
+            )
+        try:
+            coefficients = {
+                str(name): Coefficient(
+                    float(c["value"]), float(c["low"]), float(c["high"]), str(c.get("how", ""))
+                )
+                for name, c in body["coefficients"].items()
+            }
+            return cls(
+                name=str(body["name"]),
+                gpu=str(body["gpu"]),
+                date=str(body["date"]),
+                kind=str(body["kind"]),
+                gdn_layers=int(body["graph"]["gdn_layers"]),
+                other_nodes=int(body["graph"]["other_nodes"]),
+                coefficients=coefficients,
+                figures=tuple(body.get("figures", ())),
+                notes=str(body.get("notes", "")),
+            )
+        except KeyError as error:
+            raise DataError(f"machine profile {where} lacks the field {error}") from None
+        except (TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise DataError(f"machine profile {where} is damaged: {error}") from None
+
+
+def load_profile(name: str) -> MachineProfile:
+    """Load a profile by name from ``data/machines/``, or from a path to a ``.json`` file.
+
+    Raises
+    ------
+    DataError
+        When there is no such profile (the message lists those there are) or it is damaged.
+    """
+    folder = data_dir() / "machines"
+    as_path = name.endswith(".json")
+    path = Path(name) if as_path else folder / f"{name}.json"
+    if not as_path and ("/" in name or "\\" in name or not path.is_file()):
+        known = ", ".join(sorted(p.stem for p in folder.glob("*.json"))) or "none"
+        raise DataError(f"no machine profile {name!r} in data/machines (there are: {known})")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"machine profile {name} cannot be read: {error}") from None
+    return MachineProfile.from_json(text, path.name)

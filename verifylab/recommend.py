@@ -1,0 +1,182 @@
+"""Where the gate should sit for given widths, and how sure that is.
+
+A threshold is worth the mean over the widths of ln(tok/s with it / tok/s without canonical). Its
+probability of being the best is counted over draws that redraw everything that is uncertain: the
+seeds (bootstrap, paired), the confidence spread (the equal-probability nodes of its fit) and every
+machine coefficient (within its interval).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from verifylab.counters import SCALARS, times
+from verifylab.gate import CANONICAL_KEY_MIN_WIDTH
+from verifylab.machine import MachineProfile
+
+__all__ = ["NEVER", "Recommendation", "log_gains", "recommend"]
+
+#: `min_width` of the rows that hold the base: never canonical.
+NEVER = -1
+#: Two log ratios that differ by less than this are the same run twice.
+SAME = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """A threshold and how sure it is.
+
+    Attributes
+    ----------
+    min_width : int
+        The recommended threshold.
+    same_as : tuple of int
+        Candidates that decide alike at every width given (itself included).
+    probability : float
+        Share of draws in which no candidate does better.
+    gain_pct, gain_low, gain_high : float
+        Mean over the widths of its tok/s against never canonical, percent: at the central values,
+        and the 95 % interval over the draws.
+    never : bool
+        Whether it switches canonical on at none of the widths where that makes a difference.
+    table : DataFrame
+        By ``min_width``: ``gain_pct, gain_low, gain_high, probability`` of every candidate.
+    """
+
+    min_width: int
+    same_as: tuple[int, ...]
+    probability: float
+    gain_pct: float
+    gain_low: float
+    gain_high: float
+    never: bool
+    table: pd.DataFrame
+
+    def sentence(self) -> str:
+        """Say the recommendation in words."""
+        alike = [m for m in self.same_as if m != self.min_width]
+        also = f" ({', '.join(map(str, alike))} decide alike at these widths)" if alike else ""
+        what = "Canonical at no width: gate at" if self.never else "Gate at"
+        sure = f"{self.probability:.0%}" if self.probability < 0.995 else "over 99%"
+        return (
+            f"{what} {self.min_width}{also}. Probability that no other candidate does better: "
+            f"{sure}. Against never canonical: {self.gain_pct:+.1f} % tok/s, mean over these "
+            f"widths (95 % interval {self.gain_low:+.1f} to {self.gain_high:+.1f})."
+        )
+
+
+def log_gains(
+    runs: pd.DataFrame, machine: MachineProfile, *, draws: int = 2000, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray, list[int], list[int]]:
+    """Return ln(tok/s with a threshold / tok/s of never canonical).
+
+    Parameters
+    ----------
+    runs : DataFrame
+        Counts by ``width, min_width, spread, seed``: every combination once, `NEVER` among the
+        thresholds. The first spread is the central one; further ones are equal-probability nodes.
+    machine : MachineProfile
+    draws, seed : int
+        Draws, and the seed that makes them repeatable.
+
+    Returns
+    -------
+    central : ndarray of float64, shape (widths, thresholds)
+    drawn : ndarray of float64, shape (draws, widths, thresholds)
+    widths, min_widths : list of int
+        What the axes stand for, `NEVER` left out.
+
+    Raises
+    ------
+    ValueError
+        When a combination is missing.
+    """
+    spreads, widths, candidates = (
+        list(dict.fromkeys(runs[name])) for name in ("spread", "width", "min_width")
+    )
+    if NEVER not in candidates:
+        raise ValueError("runs must hold the base, never canonical (min_width -1)")
+    candidates = [NEVER, *(m for m in candidates if m != NEVER)]
+    seeds = np.sort(runs.seed.unique())
+    index = pd.MultiIndex.from_product(
+        [spreads, widths, candidates, seeds], names=["spread", "width", "min_width", "seed"]
+    )
+    frame = runs.set_index(["spread", "width", "min_width", "seed"])[list(SCALARS)].reindex(index)
+    if frame.isna().any(axis=None):
+        raise ValueError("runs must hold every width, threshold, spread and seed")
+    values = frame.to_numpy(float).reshape(*(len(level) for level in index.levels), -1)
+
+    def gains(
+        total: np.ndarray, coefficients: MachineProfile | dict[str, np.ndarray]
+    ) -> np.ndarray:
+        named = {name: total[..., i] for i, name in enumerate(SCALARS)}
+        log_rate = np.log(named["tokens"] / times(named, coefficients).total_ms)
+        return log_rate[..., 1:] - log_rate[..., :1]
+
+    central = gains(values[0].sum(axis=2), machine)
+
+    rng = np.random.default_rng(seed)
+    resample = rng.integers(0, len(seeds), (draws, len(seeds)))
+    weight = np.zeros((draws, len(seeds)))
+    np.add.at(weight, (np.arange(draws)[:, None], resample), 1.0)
+    nodes = values[1:] if len(spreads) > 1 else values
+    node = rng.integers(0, len(nodes), draws)
+    coefficients = machine.sample(draws, rng)
+    drawn = np.empty((draws, len(widths), len(candidates) - 1))
+    for k, counts in enumerate(nodes):
+        chosen = np.flatnonzero(node == k)
+        total = np.einsum("ds,wmsc->dwmc", weight[chosen], counts, optimize=True)
+        local = {name: c[chosen][:, None, None] for name, c in coefficients.items()}
+        drawn[chosen] = gains(total, local)
+    return central, drawn, widths, candidates[1:]
+
+
+def recommend(
+    runs: pd.DataFrame, machine: MachineProfile, *, draws: int = 2000, seed: int = 0
+) -> Recommendation:
+    """Recommend a threshold among those in `runs`, for a server that runs at its widths.
+
+    Every width weighs the same. Of candidates that decide alike, the published default is named
+    where it is one of them; else, of those that switch something on, the highest, and of those
+    that switch nothing on, the lowest.
+
+    Parameters
+    ----------
+    runs, machine, draws, seed
+        As in `log_gains`.
+    """
+    central, drawn, _, min_widths = log_gains(runs, machine, draws=draws, seed=seed)
+    worth, drawn_worth = central.mean(axis=0), drawn.mean(axis=1)
+    best = drawn_worth >= drawn_worth.max(axis=1, keepdims=True) - SAME
+    low, high = np.quantile(drawn_worth, (0.025, 0.975), axis=0)
+    table = pd.DataFrame(
+        {
+            "min_width": min_widths,
+            "gain_pct": 100 * np.expm1(worth),
+            "gain_low": 100 * np.expm1(low),
+            "gain_high": 100 * np.expm1(high),
+            "probability": best.mean(axis=0),
+        }
+    )
+    top = int(worth.argmax())
+    alike = np.abs(drawn - drawn[..., top : top + 1]).max(axis=(0, 1)) <= SAME
+    names = [m for m, same in zip(min_widths, alike, strict=True) if same]
+    never = bool(np.abs(drawn[..., top]).max() <= SAME)
+    if CANONICAL_KEY_MIN_WIDTH in names:
+        chosen = CANONICAL_KEY_MIN_WIDTH
+    else:
+        chosen = min(names) if never else max(names)
+    row = table.iloc[min_widths.index(chosen)]
+    return Recommendation(
+        chosen,
+        tuple(sorted(names)),
+        float(row.probability),
+        float(row.gain_pct),
+        float(row.gain_low),
+        float(row.gain_high),
+        never,
+        table,
+    )
