@@ -9,6 +9,7 @@ from verifylab.device.base import DeviceError
 from verifylab.device.cuda import CudaDevice
 from verifylab.device.diagnose import diagnose
 from verifylab.device.host import HostDevice
+from verifylab.measured_profile import to_profile
 
 
 def doctor() -> int:
@@ -39,7 +40,9 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
             f"  n={row['width']} rows={row['rows']}: {row['gb_s']:.0f} GB/s, "
             f"{100 * row['of_copy']:.0f} % of copy"
         )
-    print(f"written to {path}")
+    profile = path.with_suffix(".profile.json")
+    profile.write_text(to_profile(result, path.stem).to_json(), encoding="utf-8")
+    print(f"written to {path} and {profile}")
     return 0
 
 

@@ -7,6 +7,8 @@ from fake_cupy import FakeCupy
 from verifylab.calibrate import Plan, calibrate, write_calibration
 from verifylab.device.cuda import CudaDevice
 from verifylab.device.host import HostDevice
+from verifylab.machine import MachineProfile
+from verifylab.measured_profile import to_profile
 
 QUICK = Plan(
     shape="tiny", node_counts=(2, 10, 40, 200), widths=(1, 2, 3), rows=(2, 3), repeats=2,
@@ -99,3 +101,30 @@ def test_runs_unchanged_on_the_cuda_device(monkeypatch):
 def test_a_plan_that_cannot_be_measured_is_refused(change, words):
     with pytest.raises(ValueError, match=words):
         Plan(**change)
+
+
+def test_becomes_a_machine_profile_that_reads_back(result):
+    profile = to_profile(result, "here")
+    assert MachineProfile.from_json(profile.to_json()) == profile
+    assert (profile.kind, profile.gdn_layers, profile.other_nodes) == ("host", 2, 0)
+    assert "host device" in profile.gpu and "gpu" not in profile.notes
+    measured = result["coefficients"]["record_per_node_us"]["value"]
+    assert profile["record_per_node_us"] == measured
+
+
+def test_a_negative_cost_becomes_nothing_in_the_profile(result):
+    changed = json.loads(json.dumps(result))
+    changed["coefficients"]["step_base_ms"] |= {"low": -2.0, "value": -0.5, "high": 1.0}
+    changed["coefficients"]["per_row_ms"] |= {"low": -2.0, "value": -0.5, "high": -0.1}
+    profile = to_profile(changed, "here")
+    base, row = profile.coefficients["step_base_ms"], profile.coefficients["per_row_ms"]
+    assert (base.low, base.value, base.high) == (0.0, 0.0, 1.0)
+    assert (row.low, row.value, row.high) == (0.0, 0.0, 0.0)
+
+
+def test_a_gpu_calibration_is_called_measured(result):
+    changed = json.loads(json.dumps(result))
+    changed["machine"] = {"device": "cuda", "gpu": "Fake GPU", "cupy": "14"}
+    changed["plan"]["weight_bytes"] = 64
+    profile = to_profile(changed, "there")
+    assert (profile.kind, profile.gpu, profile.other_nodes) == ("measured", "Fake GPU", 2)
