@@ -53,7 +53,7 @@ class VerifyStep(StepBuffers):
 
         Parameters
         ----------
-        slots, depths : sequence of int, shape (n,)
+        slots, depths : sequence or array of int, shape (n,)
             In dispatch order; `depths` are row counts.
         form : {"direct", "declined", "indirect"}
             For ``indirect`` call `set_slots` before every launch, hits included.
@@ -75,6 +75,7 @@ class VerifyStep(StepBuffers):
         ValueError
             When the batch does not fit the buffers or names a slot twice.
         """
+        slots, depths = [int(slot) for slot in slots], [int(depth) for depth in depths]
         self._check(slots, depths, form)
         row0 = np.concatenate([[0], np.cumsum(depths)]).tolist()
         runs = [(run.start, run.start + run.length) for run in depth_runs(slots, depths)]
