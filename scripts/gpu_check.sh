@@ -25,6 +25,8 @@ python=${PYTHON:-.venv/bin/python}
 [ -x "$(command -v "$python")" ] || python=python3
 mkdir -p "$out"
 failed=()
+# Every test marked gpu is in these.
+gpu_tests=(tests/gpu tests/test_graph_cache.py tests/test_measured_arms.py)
 
 part() {  # part NAME SECONDS COMMAND...
   local name=$1 seconds=$2 start=$SECONDS
@@ -41,10 +43,10 @@ part() {  # part NAME SECONDS COMMAND...
 
 if [ "$device" = cuda ]; then
   part doctor 40 "$python" scripts/gpu_part.py doctor
-  part tests 120 env VERIFYLAB_GPU=required "$python" -m pytest -q -m gpu -p no:cacheprovider tests
+  part tests 120 env VERIFYLAB_GPU=required "$python" -m pytest -q -m gpu -p no:cacheprovider "${gpu_tests[@]}"
 elif [ -z "$quick" ]; then
   # The same tests, with the kernels compiled by g++ and a stand-in for CuPy.
-  part tests 240 env VERIFYLAB_GPU=rehearse "$python" -m pytest -q -m gpu -p no:cacheprovider tests
+  part tests 240 env VERIFYLAB_GPU=rehearse "$python" -m pytest -q -m gpu -p no:cacheprovider "${gpu_tests[@]}"
 fi
 for shape in small gdn27b; do
   # gdn27b takes gigabytes and minutes on a CPU.
