@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any
 
 import numpy as np
@@ -230,7 +231,7 @@ class MachineProfile:
         for name, c in _field(body, "coefficients", dict, where).items():
             part = f"{where}, coefficient {name}"
             if not isinstance(c, dict):
-                raise DataError(f"machine profile {part} must be an object, got {c!r}")
+                raise DataError(f"machine profile {part} must be an object, got {short(c)}")
             value, low, high = (float(_field(c, k, float, part)) for k in ("value", "low", "high"))
             how = _field(c, "how", str, part) if "how" in c else ""
             try:
@@ -262,11 +263,13 @@ def _field(body: dict[str, Any], name: str, kind: type[Any], where: str) -> Any:
     value: Any = body[name]
     kinds = (int, float) if kind is float else kind
     if not isinstance(value, kinds) or isinstance(value, bool):
-        raise DataError(f"machine profile {where}: {name} must be {_KINDS[kind]}, got {value!r}")
+        raise DataError(
+            f"machine profile {where}: {name} must be {_KINDS[kind]}, got {short(value)}"
+        )
     if kind is float and not abs(value) <= MAX_NUMBER:
         raise DataError(
             f"machine profile {where}: {name} must be a finite number of at most {MAX_NUMBER:g}, "
-            f"got {value!r}"
+            f"got {short(value)}"
         )
     return value
 
