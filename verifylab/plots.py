@@ -61,7 +61,8 @@ CANONICAL: dict[str, Any] = {"marker": "s", "mfc": "#0072B2", "mec": "#0072B2", 
 def stamp(table: pd.DataFrame) -> str:
     """Return the provenance of a table that has ``time, machine, date, seeds`` columns."""
     row = table.iloc[0]
-    return f"{row.time} | {row.machine} | {row.date} | n = {row.seeds} seeds"
+    where = " on " if row.time == "measured" else " | "
+    return f"{row.time}{where}{row.machine} | {row.date} | n = {row.seeds} seeds"
 
 
 def _footnote(ax: Axes, text: str, *, line: int = 0, right: bool = True) -> None:
@@ -175,6 +176,8 @@ def draw_difference(
         part = table[f"{cause}_pct"].to_numpy()
         if np.abs(part).max() < 0.005:
             continue
+        if cause == "work" and table.time[0] == "measured":
+            label = "the step on the device"
         bottom = np.where(part >= 0, up, down)
         ax.bar(
             x, part, 0.5, bottom=bottom, color=colour, hatch=hatch, edgecolor="white", lw=0.5,
@@ -285,7 +288,12 @@ def draw_thresholds(gates: pd.DataFrame, recommended: int, ax: Axes) -> Axes:
 
 
 def draw_probability(
-    table: pd.DataFrame, recommended: int, widest: int, ax: Axes, stamp_text: str = ""
+    table: pd.DataFrame,
+    recommended: int,
+    widest: int,
+    ax: Axes,
+    stamp_text: str = "",
+    redrawn: str = "seeds, confidence spread and machine",
 ) -> Axes:
     """How sure the recommendation is: probability of every threshold, and its mean gain.
 
@@ -297,6 +305,8 @@ def draw_probability(
         Threshold to mark; widest batch, above which a threshold means never.
     ax : Axes
     stamp_text : str
+    redrawn : str
+        What the probability is over, for the title.
     """
     table = table.sort_values("min_width").reset_index(drop=True)
     x = np.arange(len(table))
@@ -323,7 +333,7 @@ def draw_probability(
         xlabel="threshold, and its mean gain over these widths",
         ylabel="probability that no other\ncandidate does better, %",
     )
-    ax.set_title("How sure: seeds, confidence spread and machine redrawn")
+    ax.set_title(f"How sure: {redrawn} redrawn")
     _footnote(ax, stamp_text)
     return ax
 
@@ -400,9 +410,11 @@ def width_gate_figure(result: WidthGate, published: pd.DataFrame | None = None) 
         draw_difference(result.differences, axes[0, 1], published=published, arms=result.arms)
         best = result.recommendation
         draw_thresholds(result.gates, best.min_width, axes[1, 0])
+        measured = result.gates.time.iloc[0] == "measured"
         draw_probability(
-            best.table, best.min_width, max(result.config.widths), axes[1, 1], stamp(result.gates)
-        )
+            best.table, best.min_width, max(result.config.widths), axes[1, 1], stamp(result.gates),
+            "seeds" if measured else "seeds, confidence spread and machine",
+        )  # fmt: skip
         figure.suptitle(_headline(result), x=0.012, ha="left", fontsize=18, fontweight="bold")
         figure.subplots_adjust(
             left=0.065, right=0.985, top=0.90, bottom=0.10, wspace=0.19, hspace=0.42
@@ -413,11 +425,13 @@ def width_gate_figure(result: WidthGate, published: pd.DataFrame | None = None) 
 def _headline(result: WidthGate) -> str:
     best = result.recommendation
     sure = f"{best.probability:.0%}" if best.probability < 0.995 else "over 99%"
+    gates = result.gates.iloc[0]
+    time = f"measured on {gates.machine}" if gates.time == "measured" else gates.time
     if best.never:
-        return f"Keep the canonical assignment off at these widths ({sure} sure, modelled)"
+        return f"Keep the canonical assignment off at these widths ({sure} sure, {time})"
     return (
         f"Switch the canonical assignment on from width {best.min_width} "
-        f"({sure} sure; {best.gain_pct:+.1f} % tok/s over these widths, modelled)"
+        f"({sure} sure; {best.gain_pct:+.1f} % tok/s over these widths, {time})"
     )
 
 

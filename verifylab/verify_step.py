@@ -27,6 +27,7 @@ __all__ = ["FORMS", "Form", "VerifyStep", "consecutive"]
 #: elsewhere; ``declined``: never the fast path; ``indirect``: slots from a device table, so that
 #: every run takes the fast path.
 Form = Literal["direct", "declined", "indirect"]
+Rows = Sequence[int] | np.ndarray
 FORMS: tuple[Form, ...] = ("direct", "declined", "indirect")
 
 
@@ -46,7 +47,7 @@ def consecutive(addresses: Sequence[int], stride: int) -> bool:
 class VerifyStep(StepBuffers):
     """Buffers and launches of a batched verify step; takes what `StepBuffers` takes."""
 
-    def body(self, slots: Sequence[int], depths: Sequence[int], form: Form = "direct") -> Body:
+    def body(self, slots: Rows, depths: Rows, form: Form = "direct") -> Body:
         """Return the step of one batch, for `GraphCache.step`.
 
         Nothing is checked or planned until the body is called, so that a hit pays nothing.
@@ -65,9 +66,7 @@ class VerifyStep(StepBuffers):
 
         return issue
 
-    def plan(
-        self, slots: Sequence[int], depths: Sequence[int], form: Form = "direct"
-    ) -> list[Launch]:
+    def plan(self, slots: Rows, depths: Rows, form: Form = "direct") -> list[Launch]:
         """Return the launches of a step, all layers, in order.
 
         Raises
