@@ -109,6 +109,7 @@ class Settings:
                 raise ValueError(f"{name} must be a whole number, got {value!r}")
             if not low <= value <= high:
                 raise ValueError(f"{name} must be from {low} to {high}, got {value}")
+            object.__setattr__(self, name, int(value))
         snap_ratio(self.ratio)
 
     def drafts_and_keep(self, workload: Workload, width: int) -> tuple[int, int]:

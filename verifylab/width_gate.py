@@ -170,7 +170,7 @@ class Config:
         """Return the central spread, then the nodes of its uncertainty (none when it is given)."""
         if self.confidence_spread is not None:
             return [float(self.confidence_spread)]
-        return [self.workload().confidence_spread, *spread_nodes()]
+        return list(dict.fromkeys([self.workload().confidence_spread, *spread_nodes()]))
 
     def settings(self, width: int) -> Settings:
         """Return the run settings at one width."""
