@@ -12,15 +12,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from verifylab.calibration_plan import Plan
 from verifylab.cost_fit import Coefficient, fit_costs
 from verifylab.device.base import StepDevice
+from verifylab.paths import write_aside
 from verifylab.step_ops import CopyLaunch, TickLaunch
 from verifylab.verify_shape import SHAPES, VerifyShape
 from verifylab.verify_step import Form, VerifyStep
@@ -29,55 +31,6 @@ __all__ = ["Plan", "calibrate", "write_calibration"]
 
 #: Operations fitted over nodes; ``launch`` is of a graph launched before, in microseconds.
 _GRAPH_OPERATIONS = ("record", "instantiate", "launch", "exec_destroy", "graph_destroy")
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What `calibrate` measures.
-
-    Attributes
-    ----------
-    shape : str
-        One of `verifylab.verify_shape.SHAPES`.
-    node_counts : tuple of int
-        Nodes of the graphs whose operations are timed; three or more different ones.
-    widths, rows : tuple of int
-        Sequences, and rows of each, of the steps that are timed (all pairs).
-    repeats : int
-        Repeats of each setting; its median is fitted.
-    replays : int
-        Replays in a row that one timing spans; their mean counts.
-    copy_bytes : int
-        Size of the buffer that is copied, several times the last-level cache.
-    weight_bytes : int
-        Bytes that the dense stand-in streams a layer (see `VerifyStep`).
-    seed : int
-        Of the inputs and of the order of settings.
-    """
-
-    shape: str = "small"
-    node_counts: tuple[int, ...] = (10, 30, 100, 300, 1000, 3000, 10_000)
-    widths: tuple[int, ...] = (1, 2, 4, 8)
-    rows: tuple[int, ...] = (2, 3, 4, 5)
-    repeats: int = 5
-    replays: int = 5
-    copy_bytes: int = 512 * 2**20
-    weight_bytes: int = 0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.shape not in SHAPES:
-            raise ValueError(f"shape must be one of {', '.join(SHAPES)}, got {self.shape!r}")
-        if len(set(self.node_counts)) < 3 or min(self.node_counts) < 1:
-            raise ValueError(
-                f"node_counts must be three or more different counts, got {self.node_counts}"
-            )
-        if self.repeats < 1 or self.replays < 1:
-            raise ValueError(
-                f"repeats and replays must be 1 or more, got {self.repeats} and {self.replays}"
-            )
-        if self.copy_bytes < 4 or self.copy_bytes % 4:
-            raise ValueError(f"copy_bytes must be a multiple of 4, got {self.copy_bytes}")
 
 
 def calibrate(
@@ -131,11 +84,7 @@ def calibrate(
 
 def write_calibration(result: dict[str, Any], path: str | os.PathLike[str]) -> Path:
     """Write what `calibrate` returned as JSON: aside first, then renamed."""
-    path = Path(path)
-    aside = path.with_name(path.name + ".part")
-    aside.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    aside.replace(path)
-    return path
+    return write_aside(path, json.dumps(result, indent=1, allow_nan=False) + "\n")
 
 
 def _copies(device: StepDevice, plan: Plan) -> list[dict[str, float]]:

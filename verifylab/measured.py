@@ -105,7 +105,7 @@ def measure(config: Config, device: str | StepDevice, *, order_seed: int = 0) ->
         pool_slots=widest,
         max_rows=min(most, config.row_budget),
         max_width=min(widest, MAX_VERIFY_WIDTH),
-        weight_bytes=16 * -(-config.weight_bytes // (16 * layers)),
+        weight_bytes=SHAPES[config.shape].weights_per_layer(config.weight_bytes),
     )
     _load(step, rng)
     _warm_up(step, rows[widest])

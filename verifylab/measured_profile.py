@@ -52,8 +52,14 @@ def to_profile(result: Mapping[str, Any], name: str) -> MachineProfile:
         figures=figures,
         notes=f"shape {plan['shape']}, {plan['weight_bytes']} weight bytes a layer, "
         f"{plan['repeats']} repeats; 95 % intervals of a relative least-squares fit; "
-        + ", ".join(f"{k} {v}" for k, v in machine.items() if v is not None and k != "gpu"),
+        + ", ".join(f"{k} {v}" for k, v in _flat(machine) if v is not None and k != "gpu"),
     )
+
+
+def _flat(machine: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return every fact of `StepDevice.describe`, those of ``nvidia-smi`` beside the rest."""
+    smi = machine.get("nvidia_smi") or {}
+    return [(k, v) for k, v in machine.items() if k != "nvidia_smi"] + list(smi.items())
 
 
 def _clipped(fitted: Mapping[str, Any]) -> Coefficient:

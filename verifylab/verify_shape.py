@@ -101,6 +101,10 @@ class VerifyShape:
             f"-DVL_VALUE_DIM={self.value_dim}",
         )
 
+    def weights_per_layer(self, weight_bytes: int) -> int:
+        """Return a step's dense-weight bytes as equal parts a layer, rounded up to 16 bytes."""
+        return 16 * -(-weight_bytes // (16 * self.layers))
+
     def step_state_bytes(self, rows: int) -> int:
         """State bytes that verifying `rows` rows of one sequence moves on the fast path, a layer.
 

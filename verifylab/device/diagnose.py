@@ -11,6 +11,7 @@ import numpy as np
 from verifylab.device.base import DeviceError
 from verifylab.device.cuda import CudaDevice
 from verifylab.device.cuda_errors import import_cupy
+from verifylab.device.cuda_info import ask_driver
 from verifylab.device.host import HostDevice
 from verifylab.verify_shape import SHAPES
 from verifylab.verify_step import VerifyStep
@@ -29,7 +30,7 @@ class Check:
     Attributes
     ----------
     name : str
-        ``cupy``, ``driver``, ``nvrtc``, ``kernels`` or ``capture``.
+        ``driver``, ``cupy``, ``gpu``, ``nvrtc``, ``capture`` or ``kernels``.
     ok : bool
     detail : str
         What was found, or what is wrong and how to put it right.
@@ -40,13 +41,15 @@ class Check:
     detail: str
 
 
-def diagnose(cupy: Any = None) -> Iterator[Check]:
+def diagnose(cupy: Any = None, driver: Callable[[], str] = ask_driver) -> Iterator[Check]:
     """Yield each check as it is made; stop after the first that fails.
 
     Parameters
     ----------
     cupy : module, optional
         Stands in for CuPy in tests.
+    driver : callable
+        Asks the driver without CuPy, so that a missing driver is not blamed on CuPy.
 
     Yields
     ------
@@ -54,8 +57,8 @@ def diagnose(cupy: Any = None) -> Iterator[Check]:
     """
     found: dict[str, Any] = {"cupy": cupy}
     for name, look in (
-        ("cupy", _cupy), ("driver", _driver), ("nvrtc", _nvrtc), ("kernels", _kernels),
-        ("capture", _capture),
+        ("driver", lambda _: driver()), ("cupy", _cupy), ("gpu", _gpu), ("nvrtc", _nvrtc),
+        ("capture", _capture), ("kernels", _kernels),
     ):  # fmt: skip
         check = _checked(name, look, found)
         yield check
@@ -79,7 +82,7 @@ def _cupy(found: dict[str, Any]) -> str:
     return f"CuPy {getattr(found['cupy'], '__version__', 'unknown')}"
 
 
-def _driver(found: dict[str, Any]) -> str:
+def _gpu(found: dict[str, Any]) -> str:
     device = found["device"] = CudaDevice(cupy=found["cupy"])
     about = device.describe()
     return f"{about['gpu']}, compute capability {about['compute_capability']}"
@@ -90,9 +93,19 @@ def _nvrtc(found: dict[str, Any]) -> str:
     return "NVRTC compiled the kernels"
 
 
+def _capture(found: dict[str, Any]) -> str:
+    found["eager"] = _step(found["device"])
+    replayed = _step(found["device"], captured=True)
+    if not np.array_equal(replayed, found["eager"], equal_nan=True):
+        raise DeviceError(
+            "a replayed graph computes something else than the same launches: please report this "
+            "with the GPU and the driver"
+        )
+    return "a captured step replays to the bit"
+
+
 def _kernels(found: dict[str, Any]) -> str:
-    results = [_step(device) for device in (found["device"], HostDevice())]
-    found["eager"], twin = results
+    twin = _step(HostDevice())
     error = float(np.abs(found["eager"] - twin).max() / np.abs(twin).max())
     if not error < _TOLERANCE:
         raise DeviceError(
@@ -100,16 +113,6 @@ def _kernels(found: dict[str, Any]) -> str:
             f"(under {_TOLERANCE:.0e} is right): please report this with the GPU and the driver"
         )
     return f"the kernels agree with NumPy to {error:.1e}"
-
-
-def _capture(found: dict[str, Any]) -> str:
-    replayed = _step(found["device"], captured=True)
-    if not np.array_equal(replayed, found["eager"]):
-        raise DeviceError(
-            "a replayed graph computes something else than the same launches: please report this "
-            "with the GPU and the driver"
-        )
-    return "a captured step replays to the bit"
 
 
 def _step(device: Any, captured: bool = False) -> np.ndarray:
