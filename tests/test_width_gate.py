@@ -169,6 +169,12 @@ def test_spreads_are_the_fit_s_or_the_one_given():
     assert Config(confidence_spread=0.3).workload().confidence_spread == 0.3
 
 
+def test_a_drain_is_checked_at_every_width_it_passes():
+    assert Config(widths=[16], row_budget=2).row_budget == 2
+    with pytest.raises(ValueError, match="row_budget must hold one sequence of 4 rows, got 2"):
+        Config(widths=[16], row_budget=2, mode="drain")
+
+
 def test_in_a_drain_steps_and_warm_up_do_not_apply():
     chosen = Config(mode="drain", steps=7, warmup_steps=3).settings(8)
     assert chosen.warmup_steps == 0 and chosen.steps > 10**6

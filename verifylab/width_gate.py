@@ -132,9 +132,11 @@ class Config:
             raise ValueError(f"mode must be one of {', '.join(MODES)}, got {self.mode!r}")
         choose(self.device)
         self.profile()
-        self.workload()
+        workload = self.workload()
         for width in self.widths:
-            self.settings(width).drafts_and_keep(self.workload(), width)
+            settings = self.settings(width)
+            for passed in settings.widths(workload):
+                settings.drafts_and_keep(workload, passed)
 
     @classmethod
     def from_parameters(cls, parameters: dict[str, Any]) -> Config:
