@@ -85,7 +85,15 @@ def draw_operations(
         known = published[(published.operation == _SAME.get(name)) & published.nodes.notna()]
         for _, row in known.iterrows():
             ax.plot([row.nodes] * 2, [row.us_low, row.us_high], color=colour, lw=1.4)
-            ax.plot(row.nodes, np.sqrt(row.us_low * row.us_high), mec=colour, **_PUBLISHED)
+            middle_us = np.sqrt(row.us_low * row.us_high)
+            ax.plot(row.nodes, middle_us, mec=colour, **_PUBLISHED)
+            if name == "launch":
+                continue  # in the midst of the lines; its colour says what it is
+            ax.annotate(
+                fit.label, (row.nodes, middle_us), (-9, 0),
+                textcoords="offset points", ha="right", va="center", fontsize=9.5, color=colour,
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8},
+            )  # fmt: skip
     ax.plot([], [], mec=_NEAR, label="published, other machines", **_PUBLISHED)
     ax.set_xscale("log")
     ax.set_yscale("log")
@@ -262,6 +270,6 @@ def graph_costs_figure(costs: GraphCosts, published: pd.DataFrame) -> Figure:
             fontweight="bold",
         )  # fmt: skip
         figure.subplots_adjust(
-            left=0.072, right=0.985, top=0.905, bottom=0.085, wspace=0.27, hspace=0.36
+            left=0.072, right=0.985, top=0.905, bottom=0.085, wspace=0.36, hspace=0.36
         )
     return figure
