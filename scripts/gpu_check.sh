@@ -31,7 +31,7 @@ mkdir -p "$out" || exit 2
 out=$(cd "$out" && pwd)
 failed=()
 # Every test marked gpu is in these.
-gpu_tests=(tests/gpu tests/test_graph_cache.py tests/test_measured_arms.py)
+gpu_tests=(tests/gpu tests/test_graph_cache.py tests/test_measured_arms.py tests/test_measured.py)
 
 part() {  # part NAME SECONDS COMMAND...
   local name=$1 seconds=$2 start=$SECONDS

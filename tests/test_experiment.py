@@ -140,6 +140,22 @@ def test_a_long_run_with_many_evictions_is_the_same(name, mode):
     assert fast.counters.evictions > 0 or name == "canonical"
 
 
+@pytest.mark.parametrize("name", ["arrangement", "canonical"])
+@pytest.mark.parametrize("spread", [0.0, 1.0])
+@pytest.mark.parametrize("ratio", [0.25, 0.5, 0.75])
+def test_ties_between_confidences_go_the_same_way(name, spread, ratio):
+    """At spread 0 every draft of a depth scores alike, at 1 all that will be refused do."""
+    load = calibrated(confidence_spread=spread, ladder=DraftLadder(((1, 5),)))
+    chosen = Settings(6, steps=100, warmup_steps=0, ratio=ratio)
+    steps = []
+    slow = run(load, name, None, GB10, chosen, path="readable", observe=steps.append)
+    fast, (order, depths, _, tokens) = traced(load, name, None, chosen)
+    assert order.tolist() == [s.order.tolist() for s in steps]
+    assert depths.tolist() == [s.depths.tolist() for s in steps]
+    assert tokens.tolist() == [s.emitted.sum() for s in steps]
+    assert_same_counts(fast.counters, slow.counters)
+
+
 # --- the readable step ---------------------------------------------------------------------
 
 

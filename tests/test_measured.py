@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from devices import make_device
+from devices import KINDS, make_device
 
 from verifylab import plots
 from verifylab.counters import SCALARS
@@ -79,10 +79,11 @@ def test_the_turns_taken_do_not_change_the_counts():
     assert_counts(one, two, ["width", "policy", "seed"])
 
 
-def test_the_events_and_the_wait_of_a_gpu():
-    device = make_device("fake-cuda")
+@pytest.mark.parametrize("kind", KINDS[2:])
+def test_the_events_and_the_wait_of_a_gpu(kind):
+    device = make_device(kind)
     measured = measure(CONFIG, device)
-    assert measured.machine == "Fake GPU" and "CuPy" in measured.ran
+    assert measured.machine == device.describe()["gpu"] and "CuPy" in measured.ran
     expected = modelled(CONFIG, [("arrangement", None), ("canonical", None)])
     assert_counts(measured.arms, expected, ["width", "policy", "seed"])
     assert device.live_graphs == 0

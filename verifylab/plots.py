@@ -432,6 +432,8 @@ def _headline(result: WidthGate) -> str:
     time = result.gates.time.iloc[0]
     if best.never:
         return f"Keep the canonical assignment off at these widths ({sure} sure, {time})"
+    if best.gain_pct < 0:
+        return f"No threshold that was tried pays: never canonical is better ({time})"
     return (
         f"Switch the canonical assignment on from width {best.min_width} "
         f"({sure} sure; {best.gain_pct:+.1f} % tok/s over these widths, {time})"

@@ -68,6 +68,8 @@ class Recommendation:
         alike = [m for m in self.same_as if m != self.min_width]
         also = f" ({', '.join(map(str, alike))} decide alike at these widths)" if alike else ""
         what = "Canonical at no width: gate at" if self.never else "Gate at"
+        if self.gain_pct < 0:
+            what = "None of these thresholds pays, never canonical is better; the least bad is"
         sure = f"{self.probability:.0%}" if self.probability < 0.995 else "over 99%"
         return (
             f"{what} {self.min_width}{also}. Probability that no other candidate does better: "
