@@ -15,6 +15,7 @@ import click
 import verifylab
 from verifylab import _cli_text
 from verifylab._console import FAILED, INTERRUPTED, Commands, json_line, table, whole_numbers
+from verifylab.cli_calibrate import calibrate
 
 if TYPE_CHECKING:
     from verifylab.gridfile import Row
@@ -40,6 +41,9 @@ def main(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
+main.add_command(calibrate)
+
+
 @main.command()
 @click.option("--widths", default="2,4,8", show_default=True, help="Batch widths.")
 @click.option(
@@ -55,6 +59,8 @@ def keyspace(widths: str, drafts: str, ratio: float, row_budget: int, as_json: b
     """Count the keys that each width can produce, exactly.
 
     Counts are of one slot set: every set of slots that a batch may occupy has as many of its own.
+    Columns, and keys of JSON: width; keep, the drafts that D-Cut keeps beyond each sequence's
+    first; rows, the rows of a step; multisets; arrangement_keys; canonical_keys.
     """
     from verifylab.dcut import DraftLadder
     from verifylab.experiment import MAX_WIDTH
@@ -230,15 +236,19 @@ def advise(
 
 @main.command()
 @click.option("--out", default="runs", show_default=True, help="Folder that sweeps would use.")
+@click.option("--gpu", is_flag=True, help="Count a GPU that does not work as broken.")
 @_json
-def doctor(out: str, as_json: bool) -> int:
+def doctor(out: str, gpu: bool, as_json: bool) -> int:
     """Show what is installed, which device a sweep would use and why, and what is broken.
+
+    The GPU is checked in order (driver, CuPy, GPU, NVRTC, capture, kernels) up to the first that
+    does not work, with its fix. No GPU is needed unless --gpu asks for one or one answers.
 
     JSON keys: kind, name, state, ok, note. The exit code is 1 when something needed is broken.
     """
     from verifylab.doctor import examine
 
-    found = [asdict(finding) for finding in examine(out)]
+    found = [asdict(finding) for finding in examine(out, gpu)]
     _print(found, ("kind", "name", "state", "ok", "note"), as_json)
     return 0 if all(finding["ok"] for finding in found) else FAILED
 

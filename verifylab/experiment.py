@@ -9,9 +9,9 @@ same, step by step.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,18 @@ from verifylab.workload import Tables, Workload
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ARMS", "MAX_WIDTH", "Run", "Settings", "Step", "grid", "run", "run_on", "steps_of"]
+__all__ = [
+    "ARMS",
+    "MAX_WIDTH",
+    "Run",
+    "Settings",
+    "Step",
+    "grid",
+    "run",
+    "run_on",
+    "running",
+    "steps_of",
+]
 
 #: Widest batch that may be asked for (the published ladder ends at 128).
 MAX_WIDTH = 1024
@@ -101,6 +112,10 @@ class Settings:
                 raise ValueError(f"{name} must be from {low} to {high}, got {value}")
             object.__setattr__(self, name, int(value))
         snap_ratio(self.ratio)
+
+    def widths(self, workload: Workload) -> range:
+        """Batch widths that a run passes through: in a drain every one, down to 1."""
+        return range(1 if workload.mode == "drain" else self.width, self.width + 1)
 
     def drafts_and_keep(self, workload: Workload, width: int) -> tuple[int, int]:
         """Drafts at `width`, and how many D-Cut keeps beyond the mandatory ones (-1: all)."""
@@ -353,6 +368,35 @@ def run_on(
     Times are the device's own: virtual on ``model``, read from a clock elsewhere. `observe` is
     called with every step, warm-up included.
     """
+    steps = running(
+        device, workload, key_policy, settings, body, gdn_layers=gdn_layers, other_nodes=other_nodes
+    )
+    with closing(steps):  # whatever `observe` raises, the graphs are destroyed
+        while True:
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                done: Run = end.value
+                return done
+            if observe is not None:
+                observe(step)
+
+
+def running(
+    device: Device,
+    workload: Workload,
+    key_policy: GatedPolicy,
+    settings: Settings,
+    body: Callable[[Dispatch], Body],
+    *,
+    gdn_layers: int,
+    other_nodes: int,
+) -> Generator[Step, None, Run]:
+    """Run one arm step by step, so that several can take turns; returns the `Run` at the end.
+
+    Takes what `run_on` takes. Arms that take turns each need a `device` object of their own
+    (clock, timings, destroy): see `verifylab.measured`.
+    """
     _refuse_warm_drain(workload, settings)
     rules = key_policy.rules
     cache = GraphCache(
@@ -390,8 +434,7 @@ def run_on(
                     cache.reset_stats()
                     evicted.clear()
                     started_ms = device.clock()
-                if observe is not None:
-                    observe(step)
+                yield step
             device.synchronise()
             total_ms = device.clock() - started_ms
             spent = dict(device.timings.total_ms)
@@ -401,7 +444,7 @@ def run_on(
         finally:
             cache.clear()
     captures_ms = sum(
-        spent[op] for op in ("record", "instantiate", "exec_destroy", "graph_destroy")
+        spent[op] for op in ("record", "instantiate", "update", "exec_destroy", "graph_destroy")
     )
     if isinstance(device, ModelDevice):
         split = times(counters, device.profile)
@@ -444,7 +487,7 @@ def _fast_run(
     n = settings.width
     drafts = np.zeros(n + 1, np.int64)
     keep = np.zeros(n + 1, np.int64)
-    for width in range(1, n + 1):
+    for width in settings.widths(workload):
         drafts[width], keep[width] = settings.drafts_and_keep(workload, width)
     rules = key_policy.rules
     canonical = np.array([rules.gated and key_policy.gate.canonical(w) for w in range(n + 1)])
@@ -502,6 +545,8 @@ def run(
         policy_name, gate, row_budget=settings.row_budget, max_width=settings.max_width
     )
     _refuse_warm_drain(workload, settings)
+    for width in settings.widths(workload):
+        settings.drafts_and_keep(workload, width)
     if path == "fast" and observe is None:
         return _fast_run(workload, key_policy, settings, profile)
     if path not in ("fast", "readable"):
@@ -553,6 +598,7 @@ def grid(
     """
     import pandas as pd
 
+    seeds = list(seeds)
     cells = []
     for spread in spreads if spreads is not None else (workload.confidence_spread,):
         load = replace(workload, confidence_spread=float(spread))

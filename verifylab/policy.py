@@ -149,7 +149,8 @@ class Dispatch:
     key : bytes or None
         What its graph is cached under; ``None`` runs eager.
     signature : bytes
-        The node structure: graphs that share it differ in kernel arguments alone.
+        The node structure, where the policy updates by it: graphs that share it differ in kernel
+        arguments alone.
     launches_per_layer : int
         Launches in each GDN layer.
     rows : int
@@ -286,7 +287,8 @@ class GatedPolicy:
                 Baked.TIER: [computed],
             }[rules.baked]
             key = struct.pack(f"<{len(words)}I", *words)
-        return Dispatch(start, stop, s, d, key, signature(s, d), launches, computed)
+        kind = signature(s, d) if rules.update else b""
+        return Dispatch(start, stop, s, d, key, kind, launches, computed)
 
 
 def signature(slots: NDArray[np.int64], depths: NDArray[np.int64]) -> bytes:
