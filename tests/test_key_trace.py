@@ -83,8 +83,8 @@ def test_a_policy_of_another_kind_is_traced_step_by_step():
         def __init__(self):
             self.inner = policy("gated", Gate(0))
 
-        def step(self, slots, rows):
-            plan = self.inner.step(slots, rows)
+        def step(self, slots, rows, drafts):
+            plan = self.inner.step(slots, rows, drafts)
             return StepPlan(plan.order, plan.depths, plan.dispatches)
 
     chosen = settings_of(8, "steady", 0.75)

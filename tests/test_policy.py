@@ -187,11 +187,12 @@ def test_no_false_sharing_and_key_closure(name, many):
 def test_who_keeps_their_own_depth(name, batch):
     """Only the canonical assignment re-pairs; padding only ever verifies more."""
     slots, rows, drafts = batch
-    plan = policy(name, Gate(0)).step(slots, rows, drafts)
+    chosen = policy(name, Gate(0))
+    plan = chosen.step(slots, rows, drafts)
     assert sorted(plan.order.tolist()) == list(range(len(slots)))
-    if POLICIES[name].rows is Rows.DEEPEST:
+    if chosen.rules.rows is Rows.DEEPEST:
         assert (plan.depths == rows.max()).all()
-    elif POLICIES[name].gated:
+    elif chosen.rules.gated:
         assert sorted(plan.depths.tolist()) == sorted(rows.tolist())
     else:
         assert plan.depths.tolist() == rows[plan.order].tolist()
@@ -224,3 +225,11 @@ def test_a_tier_holds_its_rows_and_spans_whole_requests(rows, drafts, piecewise)
 def test_unknown_policies_are_refused_with_the_list():
     with pytest.raises(ValueError, match="policy must be one of arrangement, canonical"):
         policy("nope")
+
+
+def test_a_gate_goes_in_front_of_policies_that_key_the_pairs():
+    for name, rules in POLICIES.items():
+        gated = policy(name, Gate(4)).rules.gated
+        pairs_policy = rules.baked is Baked.PAIRS and name != "arrangement"
+        assert gated == pairs_policy
+        assert policy(name).rules.gated == (name in ("canonical", "gated"))

@@ -213,6 +213,7 @@ def _capacity_rows(
         at = np.minimum(capacities, len(curve.hits)) - 1
         counts: dict[str, Any] = run.base.as_dict() | {
             "nodes_launched": curve.nodes_launched, "nodes_eager": 0,
+            "graph_launches": curve.hits[at] + curve.captures[at],
         }  # fmt: skip
         for name in ("hits", "captures", "evictions", "nodes_captured", "nodes_evicted"):
             counts[name] = getattr(curve, name)[at]

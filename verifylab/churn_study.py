@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from verifylab.churn import ORDERS, Churn, ChurnRun, churn
-from verifylab.counters import times
+from verifylab.counters import Counters, times
 from verifylab.dcut import DEFAULT_RATIO
 from verifylab.machine import MachineProfile
 from verifylab.miss_curves import miss_ratio_curve
@@ -133,14 +133,11 @@ def _step_ms(run: ChurnRun, machine: MachineProfile) -> float:
     """Milliseconds of a step of the arrangement arm, captures left out."""
     total = run.totals()
     nodes = machine.gdn_layers * total.depth_launches + machine.other_nodes * total.steps
-    spent = times(
-        {
-            "dispatches": total.steps, "rows": total.rows, "sequences": total.sequences,
-            "hits": total.steps, "captures": 0, "evictions": 0, "nodes_launched": nodes,
-            "nodes_captured": 0, "nodes_evicted": 0, "nodes_eager": 0,
-        },
-        machine,
+    counts = Counters(
+        dispatches=total.steps, rows=total.rows, sequences=total.sequences, hits=total.steps,
+        graph_launches=total.steps, nodes_launched=nodes,
     )  # fmt: skip
+    spent = times(counts, machine)
     # A step without a batch waits for a request; give it the time of a step.
     return float(spent.total_ms / total.steps)
 

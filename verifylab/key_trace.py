@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from verifylab.caches import CacheCounts
 from verifylab.counters import Counters
-from verifylab.experiment import Settings, steps_of
+from verifylab.experiment import Executed, Settings, nodes_of, steps_of
 from verifylab.graph_cache import Outcome
 from verifylab.key import verify_graph_key
 from verifylab.machine import MachineProfile
-from verifylab.policy import Dispatch, GatedPolicy, KeyPolicy
+from verifylab.policy import POLICIES, Baked, Dispatch, GatedPolicy, KeyPolicy
 from verifylab.workload import Workload
 
 __all__ = ["KeyTrace", "key_trace"]
@@ -72,6 +72,7 @@ class KeyTrace:
             "nodes_evicted", "nodes_eager",
         ):  # fmt: skip
             setattr(out, name, getattr(cache, name))
+        out.graph_launches = cache.hits + cache.captures
         out.capture_steps = min(cache.captures, out.steps)
         return out
 
@@ -90,8 +91,8 @@ def key_trace(
     ----------
     workload : Workload
     key_policy : GatedPolicy or KeyPolicy
-        `verifylab.policy.policy` gives it by name. The compiled loop knows `GatedPolicy` alone;
-        others are traced step by step, some thousand steps a second.
+        `verifylab.policy.policy` gives it by name. The compiled loop knows those whose key is the
+        (slot, rows) pairs; others are traced step by step, some thousand steps a second.
     settings : Settings
         `capacity` plays no part.
     profile : MachineProfile
@@ -110,15 +111,17 @@ def key_trace(
         )
     if path not in ("fast", "readable"):
         raise ValueError(f"path must be 'fast' or 'readable', got {path!r}")
-    if path == "readable" or not isinstance(key_policy, GatedPolicy):
+    if path == "readable" or not _compiled(key_policy):
         return _readable(workload, key_policy, settings, profile)
+    assert isinstance(key_policy, GatedPolicy)
     from verifylab import _fast_trace as fast
 
     n = settings.width
     drafts, keep = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
     for width in range(1, n + 1):
         drafts[width], keep[width] = settings.drafts_and_keep(workload, width)
-    canonical = np.array([key_policy.gate.canonical(w) for w in range(n + 1)])
+    gated = key_policy.rules.gated
+    canonical = np.array([gated and key_policy.gate.canonical(w) for w in range(n + 1)])
     tables = workload.tables()
     ids, words, lengths, launches, skip, counts = fast.trace(
         np.uint64(settings.seed), n, settings.steps, settings.warmup_steps,
@@ -134,6 +137,15 @@ def key_trace(
         key_policy.name, ids, profile.gdn_layers * launches + profile.other_nodes, int(skip), keys,
         base,
     )  # fmt: skip
+
+
+def _compiled(key_policy: GatedPolicy | KeyPolicy) -> bool:
+    """Say whether the compiled loop traces this policy: its key is the (slot, rows) pairs."""
+    return (
+        isinstance(key_policy, GatedPolicy)
+        and key_policy.rules.baked is Baked.PAIRS
+        and key_policy.rules.sightings > 0
+    )
 
 
 def _key_bytes(words: NDArray[np.int32], wy_tables_null: bool) -> bytes:
@@ -156,16 +168,19 @@ def _readable(
     nodes: list[int] = []
     dispatched: list[Dispatch] = []
 
-    def note(dispatch: Dispatch) -> Outcome:
+    rules = key_policy.rules if isinstance(key_policy, GatedPolicy) else POLICIES["arrangement"]
+    count = nodes_of(rules, profile.gdn_layers, profile.other_nodes)
+
+    def note(dispatch: Dispatch, slots: NDArray[np.int64]) -> Executed:
         if dispatch.key is None:
             raise ValueError(f"a batch must have a key to be traced, slots {dispatch.slots} "
                              "give none")  # fmt: skip
         number = known.setdefault(dispatch.key, len(known))
         if number == len(nodes):
-            nodes.append(profile.nodes(dispatch.launches_per_layer))
+            nodes.append(count(dispatch)[0])
         ids.append(number)
         dispatched.append(dispatch)
-        return Outcome.HIT
+        return Executed(Outcome.HIT, nodes[number])
 
     base, skip = Counters(), 0
     for step in steps_of(workload, key_policy, settings, note):  # type: ignore[arg-type]
@@ -176,7 +191,8 @@ def _readable(
             base.dispatches += len(step.dispatches)
             base.tokens += int(step.emitted.sum())
             base.sequences += len(step.order)
-            base.rows += int(step.depths.sum())
+            base.rows += sum(d.rows for d in dispatched)
+            base.filler_rows += sum(d.rows - int(d.depths.sum()) for d in dispatched)
             base.layer_launches += sum(d.launches_per_layer for d in dispatched)
             base.moves += step.moves
             base.finished_requests += step.finished
