@@ -6,6 +6,8 @@ PIP    := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-comp
 # A GPU machine says which CuPy it wants: make sweep EXTRAS=cuda13
 EXTRAS ?=
 comma  := ,
+# Packages are compiled when first imported, not all at set-up: so Python must be let to store that.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup sweep test lab lint bench clean

@@ -238,6 +238,28 @@ def test_fit_writes_and_checks(monkeypatch, tmp_path):
     assert "only one of the stored and the new fit has b" in run("fit", "--check").stdout
 
 
+def test_validate_prints_a_table_with_notes_under_it(monkeypatch):
+    from verifylab import validation
+
+    values = {
+        "figure": ["keys", "tok/s"],
+        "published": ["2 / 1", "+1 %"],
+        "ours": ["2 / 1", "+2 %"],
+        "role": ["derived", "held out"],
+        "verdict": ["equal", "same sign"],
+        "source": ["a.csv", "b.csv"],
+        "note": ["", "other build"],
+    }
+    monkeypatch.setattr(validation, "published_against_ours", lambda: pd.DataFrame(values))
+    text = run("validate").stdout
+    assert text.splitlines()[0].split() == ["figure", "published", "ours", "role", "verdict"]
+    assert text.endswith("\n\n- tok/s (b.csv): other build\n")
+    assert [list(row) for row in rows("validate")] == [list(values)] * 2
+    values["published"] = [0.5, None]
+    monkeypatch.setattr(validation, "published_against_ours", lambda: pd.DataFrame(values))
+    assert [row["published"] for row in rows("validate")] == [0.5, None]
+
+
 def test_help_of_every_command():
     assert run().output == run("--help").output
     for name in cli.main.commands:
@@ -258,6 +280,11 @@ def test_table_aligns_numbers_right_and_text_left():
     )
     assert text.splitlines() == ["    n  what    x", "1,234  a     0.5", "    5  long    -"]
     assert table([], ["n", "what"]) == "n  what"
+    assert table([{"n": 1, "what": "two words"}], ["n", "what"], 5).splitlines() == [
+        "n  what",
+        "1  two",
+        "   words",
+    ]
 
 
 # The real thing, in processes of its own.

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -103,3 +105,15 @@ def test_the_command(monkeypatch, tmp_path):
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert set(rows[0]) == {"kind", "name", "state", "ok", "note"}
     assert [row["name"] for row in rows if not row["ok"]] == ["runs"]
+
+
+def test_a_doctor_needs_none_of_what_it_looks_for():
+    missing = [name for name in doctor.PACKAGES if name != "cupy"]
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({missing}))\n"
+        "from verifylab.cli import main; main(['doctor', '--json'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "")
+    found = {row["name"]: row for row in map(json.loads, done.stdout.splitlines())}
+    assert not found["numpy"]["ok"] and not found["gb10-published"]["ok"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ __all__ = [
     "plain_rows",
     "plan_object",
     "plan_text",
+    "validation_text",
     "written",
 ]
 
@@ -144,3 +146,16 @@ def plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Return a frame's rows with Python's own numbers, and None where a value is missing."""
     rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
     return [{str(k): v.item() if hasattr(v, "item") else v for k, v in row.items()} for row in rows]
+
+
+def validation_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the rows of `verifylab.validation` as a table, and under it what is to be noted."""
+    notes = [
+        textwrap.fill(
+            f"- {row['figure']} ({row['source']}): {row['note']}", 100, subsequent_indent="  "
+        )
+        for row in rows
+        if row["note"]
+    ]
+    columns = ["figure", "published", "ours", "role", "verdict"]
+    return "\n\n".join([table(rows, columns, wrap=36), "\n".join(notes)]).rstrip()

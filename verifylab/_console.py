@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dis
+import itertools
 import json
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -139,24 +141,35 @@ def whole_numbers(
     return numbers
 
 
-def table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
-    """Lay rows out as text: numbers to the right, everything else to the left."""
+def table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], wrap: int = 1000) -> str:
+    """Lay rows out as text: numbers to the right, everything else to the left.
+
+    Parameters
+    ----------
+    rows : iterable of mapping
+    columns : sequence of str
+        What of each row, in order.
+    wrap : int
+        Characters after which a cell goes on on the next line.
+    """
     rows = list(rows)
-    columns = list(columns)
-    cells = [[_cell(row[name]) for name in columns] for row in rows]
     right = [
         bool(rows) and all(isinstance(row[name], (int, float, type(None))) for row in rows)
         for name in columns
     ]
-    width = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
-    lines = [
+    grid = [[[name] for name in columns]]
+    grid += [[textwrap.wrap(_cell(row[name]), wrap) or [""] for name in columns] for row in rows]
+    width = [
+        max(len(line) for cell in column for line in cell) for column in zip(*grid, strict=True)
+    ]
+    return "\n".join(
         "  ".join(
             text.rjust(w) if to_right else text.ljust(w)
             for text, w, to_right in zip(line, width, right, strict=True)
         ).rstrip()
-        for line in [columns, *cells]
-    ]
-    return "\n".join(lines)
+        for cells in grid
+        for line in itertools.zip_longest(*cells, fillvalue="")
+    )
 
 
 def _cell(value: Any) -> str:

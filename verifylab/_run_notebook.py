@@ -16,6 +16,10 @@ from typing import Any
 
 from verifylab.processes import TOKEN_VARIABLE, kill_run
 
+#: Parts that papermill loads where it finds them, and this process never uses: jsonschema's check
+#: of IRIs, which compiles a grammar for a second at every start, and storage on HDFS.
+_NOT_NEEDED = ("rfc3987_syntax", "pyarrow")
+
 
 def main(job_path: str, fd: str) -> None:
     """Run the job and write ``{"status": ..., "error": ...}`` to its outcome file."""
@@ -34,6 +38,8 @@ def run(notebook: str, executed: str, parameters: dict[str, Any]) -> tuple[str, 
 
     The saved notebook is never asked: after a kernel's death it says that every cell completed.
     """
+    for name in _NOT_NEEDED:
+        sys.modules.setdefault(name, None)  # type: ignore[arg-type]
     import papermill
     from nbclient.exceptions import DeadKernelError
 

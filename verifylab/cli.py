@@ -209,9 +209,12 @@ def validate(as_json: bool) -> None:
     """
     from verifylab.validation import published_against_ours
 
-    frame = published_against_ours()
-    rows = _cli_text.plain_rows(frame)
-    _print(rows, [str(name) for name in frame.columns], as_json)
+    rows = _cli_text.plain_rows(published_against_ours())
+    if as_json:
+        for row in rows:
+            json_line(row)
+    else:
+        click.echo(_cli_text.validation_text(rows))
 
 
 def _print(rows: Sequence[dict[str, Any]], columns: Sequence[str], as_json: bool) -> None:

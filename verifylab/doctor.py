@@ -14,7 +14,6 @@ from packaging.requirements import Requirement
 
 import verifylab
 from verifylab import device
-from verifylab.machine import load_profile
 from verifylab.paths import check_writable, shown
 from verifylab.published import DataError, data_dir
 
@@ -145,8 +144,10 @@ def _profiles() -> list[Finding]:
 
 def _profile(name: str) -> Finding:
     try:
+        from verifylab.machine import load_profile  # needs NumPy, which may be what is missing
+
         profile = load_profile(name)
-    except DataError as error:
+    except (DataError, ImportError) as error:
         return Finding("profile", name, "broken", False, str(error))
     return Finding("profile", name, "loads", True, f"{profile.gpu}, {profile.kind}, {profile.date}")
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +98,7 @@ class Settings:
                 raise ValueError(f"{name} must be a whole number, got {value!r}")
             if not low <= value <= high:
                 raise ValueError(f"{name} must be from {low} to {high}, got {value}")
+            object.__setattr__(self, name, int(value))
         snap_ratio(self.ratio)
 
     def drafts_and_keep(self, workload: Workload, width: int) -> tuple[int, int]:
@@ -298,30 +300,34 @@ def run_on(
     cache = GraphCache(device, settings.capacity)
     counters = Counters()
     seen: set[bytes | None] = set()
-    evicted_nodes = _count_evicted_nodes(device)
 
     def execute(dispatch: Dispatch) -> Outcome:
         seen.add(dispatch.key)
         return cache.step(dispatch.key, body(dispatch))
 
+    device.timings.reset()
     started_ms = device.clock()
-    for step in steps_of(workload, key_policy, settings, execute):
-        if step.index >= settings.warmup_steps:
-            _add(counters, step, gdn_layers, other_nodes)
-        elif step.index == settings.warmup_steps - 1:
+    with _evicted_nodes(device) as evicted:
+        try:
+            for step in steps_of(workload, key_policy, settings, execute):
+                if step.index >= settings.warmup_steps:
+                    _add(counters, step, gdn_layers, other_nodes)
+                elif step.index == settings.warmup_steps - 1:
+                    device.synchronise()
+                    device.timings.reset()
+                    cache.reset_stats()
+                    evicted.clear()
+                    started_ms = device.clock()
+                if observe is not None:
+                    observe(step)
             device.synchronise()
-            device.timings.reset()
-            cache.reset_stats()
-            evicted_nodes.clear()
-            started_ms = device.clock()
-        if observe is not None:
-            observe(step)
-    device.synchronise()
-    total_ms = device.clock() - started_ms
-    counters.evictions = cache.stats.evictions
-    counters.nodes_evicted = sum(evicted_nodes)
-    counters.keys_seen = len(seen - {None})
-    spent = device.timings.total_ms
+            total_ms = device.clock() - started_ms
+            spent = dict(device.timings.total_ms)
+            counters.evictions = cache.stats.evictions
+            counters.nodes_evicted = sum(evicted)
+            counters.keys_seen = len(seen - {None})
+        finally:
+            cache.clear()
     captures_ms = sum(
         spent[op] for op in ("record", "instantiate", "exec_destroy", "graph_destroy")
     )
@@ -333,8 +339,9 @@ def run_on(
     return Run(key_policy.name, device.name, device.measured, settings, counters, split)
 
 
-def _count_evicted_nodes(device: Device) -> list[int]:
-    """Wrap `device.destroy` so that the nodes of destroyed graphs are noted."""
+@contextmanager
+def _evicted_nodes(device: Device) -> Iterator[list[int]]:
+    """Note the nodes of every graph that `device` destroys meanwhile."""
     nodes: list[int] = []
     destroy = device.destroy
 
@@ -343,7 +350,10 @@ def _count_evicted_nodes(device: Device) -> list[int]:
         destroy(graph)
 
     device.destroy = noting  # type: ignore[method-assign]
-    return nodes
+    try:
+        yield nodes
+    finally:
+        device.destroy = destroy  # type: ignore[method-assign]
 
 
 def _refuse_warm_drain(workload: Workload, settings: Settings) -> None:

@@ -46,6 +46,8 @@ _M0 = np.uint64(0xD2511F53)
 _M1 = np.uint64(0xCD9E8D57)
 _W0 = np.uint64(0x9E3779B9)
 _W1 = np.uint64(0xBB67AE85)
+#: Digits of pi. From a small start a small word could bring the hash to 0, where lengths collide.
+_HASH_START = np.uint64(0x243F6A8885A308D3)
 
 
 @njit(cache=True, inline="always")
@@ -386,7 +388,7 @@ def simulate(
             cap = min(max_width, max(1, row_budget // assigned[start]))
             stop = min(width, start + cap)
             length = stop - start
-            h = np.uint64(length)
+            h = _mix(_HASH_START, np.uint64(length))
             for p in range(length):
                 word = (slots[order[start + p]] << 8) | assigned[start + p]
                 key[p] = word

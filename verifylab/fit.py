@@ -109,6 +109,7 @@ class SpreadFit:
         Spreads and their posterior probabilities.
     curves : ndarray of float64, shape (len(GRID), ratios)
         Tokens per step before the level is fitted.
+    ratios : tuple of float
     published : ndarray of float64, shape (ratios,)
     level : ndarray of float64, shape (len(GRID),)
         Fitted factor on accepted drafts: that day's level against the acceptance target's.
@@ -119,6 +120,7 @@ class SpreadFit:
     grid: np.ndarray
     weight: np.ndarray
     curves: np.ndarray
+    ratios: tuple[float, ...]
     published: np.ndarray
     level: np.ndarray
     rss: np.ndarray
@@ -159,7 +161,7 @@ def fit_spread(acceptance: tuple[float, ...]) -> SpreadFit:
     level = (extra * (published - 1.0)).sum(1) / (extra**2).sum(1)
     rss = ((level[:, None] * extra - (published - 1.0)) ** 2).sum(1)
     weight = (extra**2).sum(1) ** -0.5 * rss ** (-(len(ratios) - 1) / 2)
-    return SpreadFit(GRID, weight / weight.sum(), curves, published, level, rss)
+    return SpreadFit(GRID, weight / weight.sum(), curves, ratios, published, level, rss)
 
 
 def fit_workload() -> dict[str, Any]:
@@ -174,7 +176,7 @@ def fit_workload() -> dict[str, Any]:
             "fitted": round(float(p + e), 4),
             "residual": round(float(e), 4),
         }
-        for r, p, e in zip((1.0, 0.75, 0.5, 0.25), fit.published, fit.residuals(), strict=True)
+        for r, p, e in zip(fit.ratios, fit.published, fit.residuals(), strict=True)
     ]
     rows = table("acceptance")
     held = rows[(rows.n == 4) & (rows.drafts == 3)].iloc[0]

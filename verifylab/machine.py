@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,10 @@ COEFFICIENTS: dict[str, str] = {
     "graph_destroy_per_node_us": "us a node evicted",
     "eager_per_node_us": "us a node launched without a graph",
 }
+#: No coefficient comes near; it keeps sums finite and refuses infinity.
+MAX_NUMBER = 1e15
+#: Node counts of whole runs stay far inside 64 bits.
+MAX_NODES = 2**20
 KINDS = ("published", "measured", "host")
 
 
@@ -110,11 +115,11 @@ class MachineProfile:
         if missing or unknown:
             problem = f"lacks {sorted(missing)}" if missing else f"has unknown {sorted(unknown)}"
             raise ValueError(f"profile {self.name!r} {problem}")
-        if self.gdn_layers < 1 or self.other_nodes < 0:
-            raise ValueError(
-                "gdn_layers must be 1 or more and other_nodes 0 or more, "
-                f"got {self.gdn_layers} and {self.other_nodes}"
-            )
+        for name, low in (("gdn_layers", 1), ("other_nodes", 0)):
+            if not low <= getattr(self, name) <= MAX_NODES:
+                raise ValueError(
+                    f"{name} must be from {low} to {MAX_NODES}, got {getattr(self, name)}"
+                )
 
     def __getitem__(self, name: str) -> float:
         return self.coefficients[name].value
@@ -210,37 +215,66 @@ class MachineProfile:
         """
         try:
             body = json.loads(text)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # ValueError: also a number too long to read
             raise DataError(f"machine profile {where} is not JSON: {error}") from None
         if not isinstance(body, dict):
             raise DataError(f"machine profile {where} must be a JSON object")
-        if body.get("schema") != SCHEMA:
+        if _field(body, "schema", int, where) != SCHEMA:
             raise DataError(
-                f"machine profile {where} has schema {body.get('schema')!r}, this version reads "
-                f"{SCHEMA}"
+                f"machine profile {where} has schema {body['schema']}, this version reads {SCHEMA}"
             )
+        graph = _field(body, "graph", dict, where)
+        figures = _field(body, "figures", list, where) if "figures" in body else []
+        if not all(isinstance(figure, dict) for figure in figures):
+            raise DataError(f"machine profile {where}: figures must be a list of objects")
+        coefficients = {}
+        for name, c in _field(body, "coefficients", dict, where).items():
+            part = f"{where}, coefficient {name}"
+            if not isinstance(c, dict):
+                raise DataError(f"machine profile {part} must be an object, got {short(c)}")
+            value, low, high = (float(_field(c, k, float, part)) for k in ("value", "low", "high"))
+            how = _field(c, "how", str, part) if "how" in c else ""
+            try:
+                coefficients[name] = Coefficient(value, low, high, how)
+            except ValueError as error:
+                raise DataError(f"machine profile {part}: {error}") from None
         try:
-            coefficients = {
-                str(name): Coefficient(
-                    float(c["value"]), float(c["low"]), float(c["high"]), str(c.get("how", ""))
-                )
-                for name, c in body["coefficients"].items()
-            }
             return cls(
-                name=str(body["name"]),
-                gpu=str(body["gpu"]),
-                date=str(body["date"]),
-                kind=str(body["kind"]),
-                gdn_layers=int(body["graph"]["gdn_layers"]),
-                other_nodes=int(body["graph"]["other_nodes"]),
+                name=_field(body, "name", str, where),
+                gpu=_field(body, "gpu", str, where),
+                date=_field(body, "date", str, where),
+                kind=_field(body, "kind", str, where),
+                gdn_layers=_field(graph, "gdn_layers", int, where),
+                other_nodes=_field(graph, "other_nodes", int, where),
                 coefficients=coefficients,
-                figures=tuple(body.get("figures", ())),
-                notes=str(body.get("notes", "")),
+                figures=tuple(figures),
+                notes=_field(body, "notes", str, where) if "notes" in body else "",
             )
-        except KeyError as error:
-            raise DataError(f"machine profile {where} lacks the field {error}") from None
-        except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        except DataError:
+            raise
+        except ValueError as error:
             raise DataError(f"machine profile {where} is damaged: {error}") from None
+
+
+def _field(body: dict[str, Any], name: str, kind: type[Any], where: str) -> Any:
+    """Return a field of the right JSON type; a whole number serves where a float is asked for."""
+    if name not in body:
+        raise DataError(f"machine profile {where} lacks the field {name!r}")
+    value: Any = body[name]
+    kinds = (int, float) if kind is float else kind
+    if not isinstance(value, kinds) or isinstance(value, bool):
+        raise DataError(
+            f"machine profile {where}: {name} must be {_KINDS[kind]}, got {short(value)}"
+        )
+    if kind is float and not abs(value) <= MAX_NUMBER:
+        raise DataError(
+            f"machine profile {where}: {name} must be a finite number of at most {MAX_NUMBER:g}, "
+            f"got {short(value)}"
+        )
+    return value
+
+
+_KINDS = {int: "a whole number", float: "a number", str: "text", dict: "an object", list: "a list"}
 
 
 def load_profile(name: str) -> MachineProfile:
@@ -251,6 +285,8 @@ def load_profile(name: str) -> MachineProfile:
     DataError
         When there is no such profile (the message lists those there are) or it is damaged.
     """
+    if not isinstance(name, str):
+        raise DataError(f"machine must be the name of a profile, got {name!r}")
     folder = data_dir() / "machines"
     as_path = name.endswith(".json")
     path = Path(name) if as_path else folder / f"{name}.json"
@@ -259,6 +295,6 @@ def load_profile(name: str) -> MachineProfile:
         raise DataError(f"no machine profile {name!r} in data/machines (there are: {known})")
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"machine profile {name} cannot be read: {error}") from None
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or no possible path
+        raise DataError(f"machine profile {name!r} cannot be read: {error}") from None
     return MachineProfile.from_json(text, path.name)

@@ -92,7 +92,7 @@ def log_gains(
     Raises
     ------
     ValueError
-        When a combination is missing.
+        When a combination is missing or comes twice.
     """
     spreads, widths, candidates = (
         list(dict.fromkeys(runs[name])) for name in ("spread", "width", "min_width")
@@ -104,7 +104,12 @@ def log_gains(
     index = pd.MultiIndex.from_product(
         [spreads, widths, candidates, seeds], names=["spread", "width", "min_width", "seed"]
     )
-    frame = runs.set_index(["spread", "width", "min_width", "seed"])[list(SCALARS)].reindex(index)
+    frame = runs.set_index(index.names)[list(SCALARS)]
+    if frame.index.has_duplicates:
+        raise ValueError(
+            "runs must hold every width, threshold, spread and seed once, got some twice"
+        )
+    frame = frame.reindex(index)
     if frame.isna().any(axis=None):
         raise ValueError("runs must hold every width, threshold, spread and seed")
     values = frame.to_numpy(float).reshape(*(len(level) for level in index.levels), -1)

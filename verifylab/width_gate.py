@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import difflib
-import json
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +18,23 @@ import numpy as np
 import pandas as pd
 
 from verifylab.counters import SCALARS
-from verifylab.dcut import DEFAULT_LADDER, DEFAULT_RATIO, ROW_BUDGET, DraftLadder
+from verifylab.dcut import (
+    DEFAULT_LADDER,
+    DEFAULT_RATIO,
+    ROW_BUDGET,
+    DraftLadder,
+    chunk_ranges,
+    dcut_applies,
+)
 from verifylab.device import Choice, DeviceError, choose
 from verifylab.experiment import MAX_CAPACITY, MAX_WIDTH, Settings, grid
 from verifylab.gate import Gate
 from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
 from verifylab.keyspace import key_space
 from verifylab.machine import MachineProfile, load_profile
-from verifylab.published import data_dir
 from verifylab.recommend import NEVER, Recommendation, recommend
 from verifylab.stats import interval, paired, with_times
-from verifylab.workload import MODES, Workload, calibrated
+from verifylab.workload import MODES, Workload, calibrated, spread_nodes
 
 __all__ = ["Config", "WidthGate", "save", "width_gate"]
 
@@ -86,7 +92,7 @@ class Config:
     draws: int = 2000
 
     def __post_init__(self) -> None:
-        for name, low, high in (("widths", 1, MAX_WIDTH), ("min_widths", 0, 2**64 - 1)):
+        for name, low, high in (("widths", 1, MAX_WIDTH), ("min_widths", 0, 2**63 - 1)):
             values = getattr(self, name)
             if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
                 raise ValueError(f"{name} must be a list of whole numbers, got {values!r}")
@@ -144,16 +150,14 @@ class Config:
             "ladder": DraftLadder.parse(self.drafts),
         }
         if self.confidence_spread is not None:
-            changes["confidence_spread"] = float(self.confidence_spread)
+            changes["confidence_spread"] = self.confidence_spread
         return calibrated(**changes)
 
     def spreads(self) -> list[float]:
         """Return the central spread, then the nodes of its uncertainty (none when it is given)."""
         if self.confidence_spread is not None:
             return [float(self.confidence_spread)]
-        text = (data_dir() / "workloads" / "published.json").read_text(encoding="utf-8")
-        fitted = json.loads(text)["confidence_spread"]
-        return [float(fitted["value"]), *(float(s) for s in fitted["nodes"])]
+        return list(dict.fromkeys([self.workload().confidence_spread, *spread_nodes()]))
 
     def settings(self, width: int) -> Settings:
         """Return the run settings at one width."""
@@ -188,7 +192,8 @@ class WidthGate:
         One row a width and threshold: ``width, min_width, canonical, reachable_keys, keys_seen,
         capture_fraction, tokens_per_step, launches_per_layer, step_ms, tok_s, tok_s_low,
         tok_s_high, gain_pct, gain_low, gain_high, seeds, time, machine, date``. `tokens_per_step`
-        is per sequence; `reachable_keys` is counted, in a drain over all widths down to 1.
+        is per sequence; `reachable_keys` is counted, in a drain over all widths down to 1. (Where
+        D-Cut applies it counts whole batches: a row budget that splits those gives more.)
     arms : DataFrame
         One row a width and arm, the same columns with ``policy`` and ``bound_tok_s``: the
         arrangement arm with its captures free, which no policy that keeps every sequence's own
@@ -242,6 +247,8 @@ def width_gate(config: Config) -> WidthGate:
         When the device cannot run it.
     """
     choice = choose(config.device)
+    if config.device == "auto" and choice.name != "model":
+        choice = Choice("model", f"{choice.why}; this version times a sweep on the model only")
     if choice.name != "model":
         raise DeviceError(
             f"a measured sweep on device {choice.name!r} is not in this version: use device='model'"
@@ -301,12 +308,23 @@ def _simulate(config: Config, machine: MachineProfile) -> tuple[pd.DataFrame, pd
 
 def _reachable(config: Config, width: int, gate: Gate) -> int:
     """Keys that a run at `width` can meet under `gate` (counted, no simulation)."""
-    workload = config.workload()
+    ladder = config.workload().ladder
     total = 0
+    uniform: set[tuple[int, int, int]] = set()
     for w in range(1, width + 1) if config.mode == "drain" else (width,):
-        space = key_space(w, workload.ladder.drafts(w), config.dcut_ratio, config.row_budget)
-        total += space.canonical_keys if gate.canonical(w) else space.arrangement_keys
-    return total
+        drafts = ladder.drafts(w)
+        if dcut_applies(w, drafts):
+            space = key_space(w, drafts, config.dcut_ratio, config.row_budget)
+            total += space.canonical_keys if gate.canonical(w) else space.arrangement_keys
+        else:
+            uniform.update(_uniform_keys(w, drafts + 1, config.row_budget))
+    return total + len(uniform)
+
+
+@cache
+def _uniform_keys(width: int, rows: int, row_budget: int) -> list[tuple[int, int, int]]:
+    """Keys of slots 0 to `width` - 1, all at one depth: a chunk's range and that depth."""
+    return [(*chunk, rows) for chunk in chunk_ranges([rows] * width, row_budget)]
 
 
 def _cell(rows: pd.DataFrame) -> dict[str, Any]:

@@ -72,5 +72,5 @@ def choose(device: str = "auto") -> Choice:
     if answers:
         return Choice("cuda", f"a GPU answers: {what}")
     if device == "cuda":
-        raise DeviceError(f"device 'cuda' was asked for, but {what[0].lower()}{what[1:]}")
+        raise DeviceError(f"device 'cuda' was asked for, but no GPU can be used: {what}")
     return Choice("model", f"no GPU: {what}")
