@@ -2,10 +2,11 @@
 
 The trunk is a stack of minimal gated recurrences (Feng et al. 2024: gates from the input alone, so
 a window is a few large matrix products) over hashed n-gram embeddings, which give a small model
-trained for minutes a vocabulary. The heads are DeepSeek-V3's shape: head d takes the state of the
-one before it and the token just drafted, and shares the trunk's output layer. Head 1 starts from
-the trunk's state before the last token: what an engine holds when a verify step ends. Everything a
-step drafts therefore follows from the text alone, whatever depths were verified on the way.
+trained for minutes a vocabulary. The heads are shaped as DeepSeek-V3's: head d takes the state of
+the one before it and the embedding of the token just drafted, and shares the trunk's embedding and
+output layer. Head 1 starts from the trunk's state before the last token: what an engine holds when
+a verify step ends. Everything a step drafts therefore follows from the text alone, whatever depths
+were verified on the way. The heads are trained after the trunk, which then stays as it is.
 """
 
 from __future__ import annotations
@@ -31,12 +32,13 @@ class Sizes:
     orders: int = 6
     embedding: int = 128
     table_bits: int = 17
-    head_width: int = 192
+    head_width: int = 256
     window: int = 128
-    batch: int = 48
-    steps: int = 600
+    batch: int = 24
+    steps: int = 500
+    head_steps: int = 250
     learning_rate: float = 3e-3
-    head_stride: int = 4
+    head_stride: int = 2
 
 
 class Recurrence(nn.Module):
@@ -68,16 +70,15 @@ class Model(nn.Module):
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
         self.sizes = sizes
-        d, h = sizes.width, sizes.head_width
-        self.table = nn.Embedding(1 << sizes.table_bits, sizes.embedding, sparse=True)
+        d, e, h = sizes.width, sizes.embedding, sizes.head_width
+        self.table = nn.Embedding(1 << sizes.table_bits, e, sparse=True)
         nn.init.normal_(self.table.weight, std=0.05)
-        self.into = nn.Linear(sizes.embedding, d)
+        self.into = nn.Linear(e, d)
         self.layers = nn.ModuleList(Recurrence(d) for _ in range(sizes.layers))
         self.norm = nn.LayerNorm(d)
         self.output = nn.Linear(d, VOCABULARY)
-        self.token = nn.Embedding(VOCABULARY, h)
         self.heads = nn.ModuleList(
-            nn.Sequential(nn.Linear(d + h, h), nn.GELU(), nn.Linear(h, d)) for _ in range(HEADS)
+            nn.Sequential(nn.Linear(d + e, h), nn.GELU(), nn.Linear(h, d)) for _ in range(HEADS)
         )
         self.head_norms = nn.ModuleList(nn.LayerNorm(d) for _ in range(HEADS))
 
@@ -97,68 +98,96 @@ class Model(nn.Module):
             rows.append((mixed >> 20) & ((1 << self.sizes.table_bits) - 1))
         return torch.stack(rows, -1)
 
+    def embed(self, rows: torch.Tensor) -> torch.Tensor:
+        """Sum the table rows (..., orders) to embeddings (..., embedding)."""
+        return self.table(rows).sum(-2)
+
     def trunk(
         self, rows: torch.Tensor, state: list[torch.Tensor]
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Take table rows (B, T, orders); return hidden (B, T, width) and the state after."""
-        x = self.into(self.table(rows).sum(-2))
+        x = self.into(self.embed(rows))
         after = []
         for layer, before in zip(self.layers, state, strict=True):
             x, last = layer(x, before)
             after.append(last)
         return self.norm(x), after
 
-    def head(self, depth: int, state: torch.Tensor, token: torch.Tensor) -> torch.Tensor:
-        """State (..., width) of head `depth` after `token`; `output` turns it into logits."""
-        joined = torch.cat([state, self.token(token)], -1)
+    def head(self, depth: int, state: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """State (..., width) of head `depth` after the token whose table rows are given."""
+        joined = torch.cat([state, self.embed(rows)], -1)
         return self.head_norms[depth](state + self.heads[depth](joined))
 
 
 def train(text: torch.Tensor, sizes: Sizes, seed: int, report=print) -> tuple[Model, dict]:
-    """Train on `text` (uint8, one long run of tokens); return the model and its last losses.
+    """Train trunk, then heads, on `text` (uint8, one long run of tokens).
 
-    Losses are nats a byte, means over the last tenth of the steps: ``loss`` of the model,
-    ``head_losses`` of the heads on the text (not on what the model would say).
+    Returns
+    -------
+    model : Model
+    losses : dict
+        Nats a byte on the training text, means over the last tenth of the steps: ``loss`` of the
+        model, ``head_losses`` of the heads (against the text, not what the model would say).
     """
     torch.manual_seed(seed)
     model = Model(sizes)
-    dense = [p for name, p in model.named_parameters() if not name.startswith("table")]
-    optimisers = (
-        torch.optim.AdamW(dense, sizes.learning_rate, betas=(0.9, 0.98), weight_decay=0.01),
-        torch.optim.SparseAdam([model.table.weight], sizes.learning_rate),
-    )
-    warmup = max(1, sizes.steps // 20)
+    heads = [p for name, p in model.named_parameters() if name.startswith("head")]
+    table = model.table.weight
+    trunk = [p for p in model.parameters() if p is not table and all(p is not h for h in heads)]
+
+    def trunk_loss(tokens: torch.Tensor, _: int) -> list[torch.Tensor]:
+        rows = model.ngrams(tokens[:, : sizes.window])
+        hidden, _ = model.trunk(rows, model.start(sizes.batch))
+        return [_loss(model.output(hidden), tokens[:, 1 : sizes.window + 1])]
+
+    def head_losses(tokens: torch.Tensor, step: int) -> list[torch.Tensor]:
+        rows = model.ngrams(tokens)
+        with torch.no_grad():
+            hidden, _ = model.trunk(rows[:, : sizes.window], model.start(sizes.batch))
+        at = torch.arange(step % sizes.head_stride, sizes.window, sizes.head_stride)
+        state, losses = hidden[:, at], []
+        for depth in range(HEADS):
+            state = model.head(depth, state, rows[:, at + 1 + depth])
+            losses.append(_loss(model.output(state), tokens[:, at + 2 + depth]))
+        return losses
+
+    loss = _fit(text, sizes, sizes.steps, trunk, table, trunk_loss, report)
+    for parameter in (*trunk, table):
+        parameter.requires_grad_(False)
+    return model, {
+        "loss": loss[0],
+        "head_losses": _fit(text, sizes, sizes.head_steps, heads, None, head_losses, report),
+    }
+
+
+def _fit(text, sizes, steps, dense, table, losses_of, report) -> list[float]:
+    """Minimise the sum of `losses_of(tokens, step)` over windows of `text`; give the last ones."""
+    optimisers: list = [
+        torch.optim.AdamW(dense, sizes.learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
+    ]
+    if table is not None:
+        optimisers.append(torch.optim.SparseAdam([table], sizes.learning_rate))
+    warmup = max(1, steps // 20)
     span = torch.arange(sizes.window + HEADS + 1)
     history = []
     began = time.monotonic()
-    for step in range(sizes.steps):
-        rate = min(1.0, (step + 1) / warmup) * (
-            0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * step / sizes.steps))
-        )
+    for step in range(steps):
+        cosine = 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * step / steps))
         for optimiser in optimisers:
             for group in optimiser.param_groups:
-                group["lr"] = sizes.learning_rate * rate
+                group["lr"] = sizes.learning_rate * min(1.0, (step + 1) / warmup) * cosine
             optimiser.zero_grad(set_to_none=True)
         starts = torch.randint(len(text) - len(span), (sizes.batch, 1))
-        tokens = text[starts + span].long()
-        hidden, _ = model.trunk(model.ngrams(tokens[:, : sizes.window]), model.start(sizes.batch))
-        losses = [_loss(model.output(hidden), tokens[:, 1 : sizes.window + 1])]
-        # The heads learn from a share of the positions and leave the trunk as it is.
-        at = torch.arange(step % sizes.head_stride, sizes.window, sizes.head_stride)
-        state = hidden[:, at].detach()
-        for depth in range(HEADS):
-            state = model.head(depth, state, tokens[:, at + 1 + depth])
-            losses.append(_loss(model.output(state), tokens[:, at + 2 + depth]))
-        sum(losses).backward()
+        losses = losses_of(text[starts + span].long(), step)
+        torch.stack(losses).sum().backward()
         nn.utils.clip_grad_norm_(dense, 1.0)
         for optimiser in optimisers:
             optimiser.step()
         history.append([float(loss.detach()) for loss in losses])
         if step % 50 == 49:
             shown = " ".join(f"{v:.3f}" for v in torch.tensor(history[-50:]).mean(0).tolist())
-            report(f"step {step + 1}/{sizes.steps}: {shown} ({time.monotonic() - began:.0f} s)")
-    last = torch.tensor(history[-max(1, sizes.steps // 10) :]).mean(0).tolist()
-    return model, {"loss": last[0], "head_losses": last[1:]}
+            report(f"step {step + 1}/{steps}: {shown} ({time.monotonic() - began:.0f} s)")
+    return torch.tensor(history[-max(1, steps // 10) :]).mean(0).tolist()
 
 
 def _loss(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -201,20 +230,28 @@ def decode(
 
 
 @torch.no_grad()
-def draft(model: Model, hidden: torch.Tensor, token: torch.Tensor) -> tuple:
-    """Draft `HEADS` tokens after `token` (...,) from `hidden` (..., width), each head's argmax.
+def draft(model: Model, hidden: torch.Tensor, recent: torch.Tensor) -> tuple:
+    """Draft `HEADS` tokens, each head's argmax.
+
+    Parameters
+    ----------
+    model : Model
+    hidden : (n, width) float32
+        The trunk's state before the last token.
+    recent : (n, orders) int64
+        The text's last tokens.
 
     Returns
     -------
-    drafts : (..., HEADS) int64
-    log_confidences : (..., HEADS) float32
+    drafts : (n, HEADS) int64
+    log_confidences : (n, HEADS) float32
         Log-probability that the head gives to its own draft.
     """
     drafts, confidences, state = [], [], hidden
     for depth in range(HEADS):
-        state = model.head(depth, state, token)
+        state = model.head(depth, state, model.ngrams(recent)[:, -1])
         best = model.output(state).log_softmax(-1).max(-1)
         drafts.append(best.indices)
         confidences.append(best.values)
-        token = best.indices
+        recent = torch.cat([recent[:, 1:], best.indices[:, None]], 1)
     return torch.stack(drafts, -1), torch.stack(confidences, -1)

@@ -110,10 +110,18 @@ def trace(
     import draft_model
     import torch
 
-    tokens, hidden = draft_model.decode(
-        model, torch.from_numpy(starts.copy()), length, temperature, seed
+    said = torch.from_numpy(starts.copy())
+    tokens, hidden = draft_model.decode(model, said, length, temperature, seed)
+    orders = model.sizes.orders
+    text = torch.cat([said[:, said.shape[1] - orders + 1 :].long(), tokens[:, :length]], 1)
+    recent = text.unfold(1, orders, 1)  # the last tokens at each place, its own included
+    drafts, confidences = (
+        torch.stack(part)
+        for part in zip(
+            *(draft_model.draft(model, h, r) for h, r in zip(hidden, recent, strict=True)),
+            strict=True,
+        )
     )
-    drafts, confidences = draft_model.draft(model, hidden, tokens[:, :length])
     ahead = tokens.unfold(1, draft_model.HEADS, 1)[:, 1 : length + 1]
     accepted = (drafts == ahead).long().cumprod(-1).sum(-1)
     return tokens.numpy(), confidences.clamp_max(0).numpy(), accepted.numpy()

@@ -86,7 +86,7 @@ def test_a_tiny_run_end_to_end(script, temperature):
     )
     sizes = draft_model.Sizes(
         width=24, layers=2, orders=3, embedding=16, table_bits=10, head_width=16, window=32,
-        batch=8, steps=60, learning_rate=1e-2,
+        batch=8, steps=60, head_steps=60, learning_rate=1e-2,
     )  # fmt: skip
     model, losses = draft_model.train(text, sizes, 3, report=lambda _: None)
     assert losses["loss"] < 2.5 and len(losses["head_losses"]) == 3
@@ -103,8 +103,9 @@ def test_a_tiny_run_end_to_end(script, temperature):
         with torch.no_grad():
             hidden, _ = model.trunk(model.ngrams(whole), model.start(2))
             logits = model.output(hidden[:, -1])
+            seen = np.concatenate([so_far, tokens[:, place : place + 1]], 1)
             drafts, logs = draft_model.draft(
-                model, hidden[:, -1], torch.from_numpy(tokens[:, place])
+                model, hidden[:, -1], torch.from_numpy(seen[:, -sizes.orders :]).long()
             )
         if temperature == 0.0:
             assert np.array_equal(logits.argmax(-1).numpy(), tokens[:, place])
