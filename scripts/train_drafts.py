@@ -3,8 +3,9 @@
 Trains the model of `draft_model.py` on text that comes with Python (the standard library's
 sources and the language reference of `pydoc_data`), lets it go on from files that it has not
 seen, and stores, for every token position of what it says, the log-confidences of three drafts
-and how many of them the model would have accepted had a step started there. Needs the extra
-``train`` (torch, CPU):
+and how many of them the model would have accepted had a step started there. `data/traces/README.md`
+says why it does not speak greedily. Needs the extra ``train`` (torch, CPU), and some five minutes
+of two cores:
 
     pip install -e '.[train]' && python scripts/train_drafts.py
 """
@@ -162,10 +163,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Train, decode, draft, store; return the exit code."""
     words = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     words.add_argument("--seed", type=int, default=0)
-    words.add_argument("--steps", type=int, default=900, help="optimiser steps")
+    words.add_argument("--steps", type=int, default=500, help="optimiser steps of the trunk")
     words.add_argument("--sequences", type=int, default=500)
     words.add_argument("--length", type=int, default=256, help="positions of each sequence")
-    words.add_argument("--temperature", type=float, default=0.6, help="0: greedy")
+    words.add_argument("--temperature", type=float, default=0.8, help="0: greedy")
     words.add_argument("--out", type=Path, default=TRACES)
     chosen = words.parse_args(arguments)
     try:
@@ -194,6 +195,7 @@ def main(arguments: list[str] | None = None) -> int:
                   ("seed", "steps", "sequences", "length", "temperature")),
         "date": dt.date.today().isoformat(),
         "minutes": round((time.monotonic() - began) / 60, 1),
+        "cpu_minutes": round(time.process_time() / 60, 1),
         "versions": {
             "python": platform.python_version(),
             "torch": torch.__version__,
@@ -208,7 +210,7 @@ def main(arguments: list[str] | None = None) -> int:
             "bytes": len(joined),
             "texts": len(texts),
             "sha256": hashlib.sha256(joined).hexdigest(),
-            "tokens_seen": sizes.steps * sizes.batch * sizes.window,
+            "tokens_seen": (sizes.steps + sizes.head_steps) * sizes.batch * sizes.window,
         },
         "held_out": sorted({name for name, _ in held}),
     }  # fmt: skip

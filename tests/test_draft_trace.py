@@ -245,6 +245,9 @@ def test_replay_steps_as_an_engine_does():
     assert table.steps.tolist() == [2, 2], "0 then 3; 1 then 0 of the second's last place"
     assert table.tokens.tolist() == [5, 3]
     assert ds.replay(tiny(), 1).tokens.tolist() == [3, 3]
+    assert ds.visited(tiny()).tolist() == [True, True, True, False, True]
+    assert ds.visited(tiny(), 1).tolist() == [True, True, True, False, True]
+    assert dc.by_depth(tiny(), rows=ds.visited(tiny())).n.tolist() == [4, 2, 1]
     with pytest.raises(ValueError, match="drafts must be from 1 to 3, got 4"):
         ds.replay(tiny(), 4)
 
@@ -354,8 +357,18 @@ def test_the_stored_trace_is_what_its_record_says(stored):
     assert not re.search(r"/home/|/root/|/tmp/|/usr/|https?://", text), "no machine's paths"
 
 
-def test_the_record_tells_no_lie_about_the_readme(stored):
-    """The README quotes the numbers; they must be those of the file."""
+def test_the_readme_quotes_what_the_trace_holds(stored):
     text = (data_dir() / "traces" / "README.md").read_text()
-    for row in dc.by_depth(stored).itertuples():
-        assert f"| {row.depth} | {row.acceptance:.3f} | {row.ece:.3f} | {row.spread:.2f} |" in text
+    seen = dc.by_depth(stored, rows=ds.visited(stored))
+    for row, step in zip(dc.by_depth(stored).itertuples(), seen.itertuples(), strict=True):
+        quoted = (
+            f"| {row.depth} | {row.acceptance:.3f} | {step.acceptance:.3f} | {row.ece:.3f} "
+            f"| {row.spread:.2f} | {step.spread:.2f} |"
+        )
+        assert quoted in text, quoted
+    replayed = ds.replay(stored)
+    assert f"{replayed.tokens.sum() / replayed.steps.sum():.2f} tokens" in text
+    near = ds.autocorrelation(stored, 1).set_index("series").correlation
+    assert f"{near.confidence:.2f}, {near.accepted:.2f} and {near.residual:.2f}" in text
+    sequences = ds.sequence_spread(stored)
+    assert f"{sequences.acceptance.std():.3f} against {sequences.chance.std():.3f}" in text

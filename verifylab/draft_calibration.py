@@ -70,7 +70,7 @@ def uninformative(trace: DraftTrace) -> DraftTrace:
     )
 
 
-def calibration(trace: DraftTrace, bins: int = 12) -> pd.DataFrame:
+def calibration(trace: DraftTrace, bins: int = 12, rows: np.ndarray | None = None) -> pd.DataFrame:
     """Reliability: what the drafts' confidence predicts against what was accepted.
 
     Parameters
@@ -78,6 +78,8 @@ def calibration(trace: DraftTrace, bins: int = 12) -> pd.DataFrame:
     trace : DraftTrace
     bins : int
         Bins of about equal count a depth, 1 or more; equal confidences share one.
+    rows : ndarray of bool, shape (rows,), optional
+        Rows to judge by, for example `draft_sequences.visited`. Default: all.
 
     Returns
     -------
@@ -88,9 +90,9 @@ def calibration(trace: DraftTrace, bins: int = 12) -> pd.DataFrame:
     if bins < 1:
         raise ValueError(f"bins must be 1 or more, got {bins}")
     sequence = trace.sequence_of
-    rows = []
+    out = []
     for depth in range(TRACE_DRAFTS):
-        reached = trace.reached(depth)
+        reached = _judged(trace, depth, rows)
         if not reached.any():
             continue
         confidence = np.exp(trace.log_confidences[reached, depth])
@@ -102,7 +104,7 @@ def calibration(trace: DraftTrace, bins: int = 12) -> pd.DataFrame:
             observed = outcome[group].mean()
             by_sequence = np.bincount(sequence[reached][group], outcome[group] - observed)
             half = _Z95 * np.sqrt((by_sequence**2).sum()) / len(group)
-            rows.append(
+            out.append(
                 {
                     "depth": depth + 1,
                     "bin": b,
@@ -113,7 +115,12 @@ def calibration(trace: DraftTrace, bins: int = 12) -> pd.DataFrame:
                     "high": min(1.0, observed + half),
                 }
             )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(out)
+
+
+def _judged(trace: DraftTrace, depth: int, rows: np.ndarray | None) -> np.ndarray:
+    reached = trace.reached(depth)
+    return reached if rows is None else reached & rows
 
 
 def _grouped(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -121,7 +128,9 @@ def _grouped(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.argsort(labels, kind="stable"), np.cumsum(np.bincount(labels))[:-1]
 
 
-def by_depth(trace: DraftTrace, bins: int = 12, resamples: int = 400) -> pd.DataFrame:
+def by_depth(
+    trace: DraftTrace, bins: int = 12, resamples: int = 400, rows: np.ndarray | None = None
+) -> pd.DataFrame:
     """One row a draft depth: acceptance, calibration and how much the confidences explain.
 
     Parameters
@@ -131,6 +140,8 @@ def by_depth(trace: DraftTrace, bins: int = 12, resamples: int = 400) -> pd.Data
         As in `calibration`; they define the calibration error.
     resamples : int
         Bootstrap resamples of whole sequences behind ``spread_low`` and ``spread_high``.
+    rows : ndarray of bool, shape (rows,), optional
+        As in `calibration`. The recalibration is fitted to all rows whatever is given here.
 
     Returns
     -------
@@ -144,13 +155,13 @@ def by_depth(trace: DraftTrace, bins: int = 12, resamples: int = 400) -> pd.Data
         confidence does explain on sequences it was not fitted to (equal to ``spread`` if the fit
         carries over).
     """
-    curve = calibration(trace, bins)
-    rows: list[dict[str, Any]] = []
+    curve = calibration(trace, bins, rows)
+    out: list[dict[str, Any]] = []
     for depth in range(TRACE_DRAFTS):
-        reached = trace.reached(depth)
+        reached = _judged(trace, depth, rows)
         n = int(reached.sum())
         if not n:
-            rows.append({"depth": depth + 1, "n": 0, "acceptance": np.nan})
+            out.append({"depth": depth + 1, "n": 0, "acceptance": np.nan})
             continue
         outcome = (trace.accepted[reached] > depth).astype(float)
         reported = np.exp(trace.log_confidences[reached, depth])
@@ -158,7 +169,7 @@ def by_depth(trace: DraftTrace, bins: int = 12, resamples: int = 400) -> pd.Data
         mean = outcome.mean()
         at = curve[curve.depth == depth + 1]
         low, high = _spread_interval(fitted, trace.sequence_of[reached], resamples)
-        rows.append(
+        out.append(
             {
                 "depth": depth + 1,
                 "n": n,
@@ -173,7 +184,7 @@ def by_depth(trace: DraftTrace, bins: int = 12, resamples: int = 400) -> pd.Data
                 "skill": _share(mean * (1 - mean) - ((fitted - outcome) ** 2).mean(), mean),
             }
         )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(out)
 
 
 def _share(variance: Any, mean: Any) -> Any:

@@ -8,7 +8,7 @@ import pandas as pd
 from verifylab.draft_calibration import recalibrated_probability
 from verifylab.draft_trace import TRACE_DRAFTS, DraftTrace
 
-__all__ = ["autocorrelation", "replay", "sequence_spread"]
+__all__ = ["autocorrelation", "replay", "sequence_spread", "visited"]
 
 
 def autocorrelation(trace: DraftTrace, max_lag: int = 32) -> pd.DataFrame:
@@ -87,8 +87,29 @@ def sequence_spread(trace: DraftTrace) -> pd.DataFrame:
     return table
 
 
+def visited(trace: DraftTrace, drafts: int = TRACE_DRAFTS) -> np.ndarray:
+    """Return the rows where an engine that verifies `drafts` a step starts its steps.
+
+    Every sequence is read from its beginning. The rows are no random share: a step starts after a
+    token that no draft got, and so more often where drafting is hard.
+
+    Returns
+    -------
+    ndarray of bool, shape (rows,)
+    """
+    if not 1 <= drafts <= TRACE_DRAFTS:
+        raise ValueError(f"drafts must be from 1 to {TRACE_DRAFTS}, got {drafts}")
+    emitted = np.minimum(trace.accepted, drafts) + 1
+    started = np.zeros(trace.rows, bool)
+    at, ends = trace.offsets[:-1].copy(), trace.offsets[1:]
+    while (going := at < ends).any():
+        started[at[going]] = True
+        at[going] += emitted[at[going]]
+    return started
+
+
 def replay(trace: DraftTrace, drafts: int = TRACE_DRAFTS) -> pd.DataFrame:
-    """Tokens a step when an engine steps through every sequence, verifying `drafts` each time.
+    """Tokens a step when an engine reads every sequence, verifying `drafts` each time.
 
     Returns
     -------
@@ -96,15 +117,11 @@ def replay(trace: DraftTrace, drafts: int = TRACE_DRAFTS) -> pd.DataFrame:
         One row a sequence: ``sequence, steps, tokens, tokens_per_step``; its last step may pass
         its end.
     """
-    if not 1 <= drafts <= TRACE_DRAFTS:
-        raise ValueError(f"drafts must be from 1 to {TRACE_DRAFTS}, got {drafts}")
-    emitted = np.minimum(trace.accepted, drafts) + 1
-    at, ends = trace.offsets[:-1].copy(), trace.offsets[1:]
-    steps = np.zeros(trace.sequences, np.int64)
-    while (going := at < ends).any():
-        at[going] += emitted[at[going]]
-        steps[going] += 1
-    tokens = at - trace.offsets[:-1]
+    started = visited(trace, drafts)
+    sequence = trace.sequence_of[started]
+    steps = np.bincount(sequence, minlength=trace.sequences)
+    emitted = np.minimum(trace.accepted[started], drafts) + 1
+    tokens = np.bincount(sequence, emitted, minlength=trace.sequences).astype(np.int64)
     return pd.DataFrame(
         {
             "sequence": np.arange(trace.sequences),

@@ -36,11 +36,7 @@ def draw_calibration(curve: pd.DataFrame, ax: Axes, *, stamp_text: str = "") -> 
     stamp_text : str
         Where the numbers come from.
     """
-    ax.plot([0, 1], [0, 1], color="#777777", ls="--", lw=1.4)
-    ax.annotate(
-        "says what it means", (0.30, 0.30), (4, -5), textcoords="offset points", rotation=45,
-        rotation_mode="anchor", transform_rotates_text=True, va="top", color="#555555", fontsize=11,
-    )  # fmt: skip
+    ax.plot([0, 1], [0, 1], color="#777777", ls="--", lw=1.6, label="says what it means")
     for depth, rows in curve.groupby("depth"):
         colour, marker = _DEPTHS[depth]
         rows = rows.sort_values("predicted")
@@ -78,6 +74,9 @@ def draw_autocorrelation(table: pd.DataFrame, ax: Axes, *, stamp_text: str = "")
             )
     ax.axhline(0, color="black", lw=1)
     ax.set_xlim(0, table.lag.max() + 1)
+    # Noise around zero must look like noise, and the legend stands above the points.
+    low, high = min(table.correlation.min(), -0.02), max(table.correlation.max(), 0.1)
+    ax.set_ylim(low - 0.1 * (high - low), high + 0.45 * (high - low))
     ax.set(xlabel="tokens between two positions of a sequence", ylabel="correlation, draft 1")
     ax.set_title("Neighbouring positions")
     ax.legend(loc="upper right")
@@ -86,7 +85,7 @@ def draw_autocorrelation(table: pd.DataFrame, ax: Axes, *, stamp_text: str = "")
 
 
 def draw_sequence_spread(table: pd.DataFrame, ax: Axes, *, stamp_text: str = "") -> Axes:
-    """Acceptance of every sequence, by rank, against what chance alone would spread.
+    """Show the acceptance of every sequence, by rank, against what chance alone would spread.
 
     Parameters
     ----------
@@ -105,7 +104,7 @@ def draw_sequence_spread(table: pd.DataFrame, ax: Axes, *, stamp_text: str = "")
     room = max(high - low, 0.02)
     ax.set(xlim=(0, 1), ylim=(low - 0.08 * room, high + 0.25 * room))
     for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        axis.set_major_formatter(PercentFormatter(1.0))
     ax.set(xlabel="sequences, by rising acceptance", ylabel="draft 1 accepted")
     ax.set_title("Spread between sequences")
     ax.legend(loc="upper left")
@@ -128,5 +127,5 @@ def draft_figure(
         draw_calibration(curve, axes[0])
         draw_autocorrelation(neighbours, axes[1])
         draw_sequence_spread(sequences, axes[2], stamp_text=stamp_text)
-        figure.subplots_adjust(left=0.05, right=0.985, top=0.91, bottom=0.21, wspace=0.22)
+        figure.subplots_adjust(left=0.05, right=0.978, top=0.91, bottom=0.21, wspace=0.22)
     return figure
