@@ -63,8 +63,9 @@ def cases(draw):
         | st.just(((2, drafts), (5, max(1, drafts - 1)), (9, 2)))
         | st.just(((3, 1), (8, drafts)))
     )
-    deepest = max(d for _, d in ladder)
     mode = draw(st.sampled_from(["steady", "drain"]))
+    met = range(1, width + 1) if mode == "drain" else (width,)
+    deepest = max(DraftLadder(ladder).drafts(w) for w in met)
     load = Workload(
         acceptance=draw(st.sampled_from([(0.793, 0.637, 0.608), (0.3,), (0.97, 0.9)])),
         confidence_spread=draw(st.sampled_from([0.0, 0.3, 0.626, 1.0])),
@@ -81,7 +82,7 @@ def cases(draw):
         seed=draw(st.integers(0, 2**64 - 1)),
         capacity=draw(st.integers(1, 40)),
         ratio=draw(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0])),
-        row_budget=draw(st.integers(max(2, deepest + 1), 40) | st.just(96)),
+        row_budget=draw(st.integers(deepest + 1, 40) | st.just(96)),
         max_width=draw(st.sampled_from([32, 5, 1])),
         width_cap=draw(st.sampled_from([8, 0, 40])),
     )
@@ -137,6 +138,22 @@ def test_a_long_run_with_many_evictions_is_the_same(name, mode):
         assert fast.counters.tokens == 8 * 600
         assert fast.counters.steps < 1500
     assert fast.counters.evictions > 0 or name == "canonical"
+
+
+@pytest.mark.parametrize("name", ["arrangement", "canonical"])
+@pytest.mark.parametrize("spread", [0.0, 1.0])
+@pytest.mark.parametrize("ratio", [0.25, 0.5, 0.75])
+def test_ties_between_confidences_go_the_same_way(name, spread, ratio):
+    """At spread 0 every draft of a depth scores alike, at 1 all that will be refused do."""
+    load = calibrated(confidence_spread=spread, ladder=DraftLadder(((1, 5),)))
+    chosen = Settings(6, steps=100, warmup_steps=0, ratio=ratio)
+    steps = []
+    slow = run(load, name, None, GB10, chosen, path="readable", observe=steps.append)
+    fast, (order, depths, _, tokens) = traced(load, name, None, chosen)
+    assert order.tolist() == [s.order.tolist() for s in steps]
+    assert depths.tolist() == [s.depths.tolist() for s in steps]
+    assert tokens.tolist() == [s.emitted.sum() for s in steps]
+    assert_same_counts(fast.counters, slow.counters)
 
 
 # --- the readable step ---------------------------------------------------------------------
@@ -253,6 +270,13 @@ def test_threads_do_not_change_a_grid():
         calibrated(confidence_spread=0.3), "gated", Gate(4), GB10, Settings(5, steps=200, seed=2)
     ).counters
     assert row.iloc[0][list(SCALARS)].to_dict() == alone.as_dict()
+
+
+def test_seeds_may_be_any_iterable():
+    chosen = Settings(1, steps=20)
+    once = grid(calibrated(), [2, 4], GB10, chosen, seeds=iter([3, 5]))
+    assert once.equals(grid(calibrated(), [2, 4], GB10, chosen, seeds=[3, 5]))
+    assert len(once) == 2 * 2 * 2
 
 
 @pytest.mark.parametrize("width", [16, 17, 32, 33, 64, 128])
@@ -452,6 +476,13 @@ def test_what_cannot_run_is_refused_in_both_paths():
             run(calibrated(), "canonical", None, GB10, Settings(8, row_budget=3), path=path)
         with pytest.raises(ValueError, match="policy must be one of"):
             run(calibrated(), "other", None, GB10, Settings(8), path=path)
+    # Two rows are enough while the width stays at 16; a drain comes to widths of four rows.
+    narrow = Settings(16, steps=20, warmup_steps=0, row_budget=2)
+    a, b = (run(calibrated(), "gated", None, GB10, narrow, path=p) for p in ("fast", "readable"))
+    assert_same_counts(a.counters, b.counters)
+    for path in ("fast", "readable"):
+        with pytest.raises(ValueError, match="row_budget must hold one sequence of 4 rows, got 2"):
+            run(calibrated(mode="drain"), "gated", None, GB10, narrow, path=path)
     with pytest.raises(ValueError, match="path must be 'fast' or 'readable', got 'quick'"):
         run(calibrated(), "canonical", None, GB10, Settings(8), path="quick")
 

@@ -30,7 +30,7 @@ GATE_COLUMNS = (
 ).split()
 ARM_COLUMNS = (
     "width policy reachable_keys keys_seen capture_fraction tokens_per_step launches_per_layer "
-    "step_ms tok_s tok_s_low tok_s_high bound_tok_s seeds time machine date"
+    "step_ms tok_s tok_s_low tok_s_high bound_tok_s extrapolated seeds time machine date"
 ).split()
 
 
@@ -167,6 +167,12 @@ def test_spreads_are_the_fit_s_or_the_one_given():
     assert Config().spreads() == [load.confidence_spread, *spread_nodes()]
     assert Config(confidence_spread=0).spreads() == [0.0]
     assert Config(confidence_spread=0.3).workload().confidence_spread == 0.3
+
+
+def test_a_drain_is_checked_at_every_width_it_passes():
+    assert Config(widths=[16], row_budget=2).row_budget == 2
+    with pytest.raises(ValueError, match="row_budget must hold one sequence of 4 rows, got 2"):
+        Config(widths=[16], row_budget=2, mode="drain")
 
 
 def test_in_a_drain_steps_and_warm_up_do_not_apply():

@@ -55,6 +55,8 @@ def keyspace(widths: str, drafts: str, ratio: float, row_budget: int, as_json: b
     """Count the keys that each width can produce, exactly.
 
     Counts are of one slot set: every set of slots that a batch may occupy has as many of its own.
+    Columns, and keys of JSON: width; keep, the drafts that D-Cut keeps beyond each sequence's
+    first; rows, the rows of a step; multisets; arrangement_keys; canonical_keys.
     """
     from verifylab.dcut import DraftLadder
     from verifylab.experiment import MAX_WIDTH

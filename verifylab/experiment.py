@@ -101,6 +101,10 @@ class Settings:
             object.__setattr__(self, name, int(value))
         snap_ratio(self.ratio)
 
+    def widths(self, workload: Workload) -> range:
+        """Batch widths that a run passes through: in a drain every one, down to 1."""
+        return range(1 if workload.mode == "drain" else self.width, self.width + 1)
+
     def drafts_and_keep(self, workload: Workload, width: int) -> tuple[int, int]:
         """Drafts at `width`, and how many D-Cut keeps beyond the mandatory ones (-1: all)."""
         drafts = workload.ladder.drafts(width)
@@ -372,7 +376,7 @@ def _fast_run(
     n = settings.width
     drafts = np.zeros(n + 1, np.int64)
     keep = np.zeros(n + 1, np.int64)
-    for width in range(1, n + 1):
+    for width in settings.widths(workload):
         drafts[width], keep[width] = settings.drafts_and_keep(workload, width)
     canonical = np.array([key_policy.gate.canonical(w) for w in range(n + 1)])
     tables = workload.tables()
@@ -424,6 +428,8 @@ def run(
         policy_name, gate, row_budget=settings.row_budget, max_width=settings.max_width
     )
     _refuse_warm_drain(workload, settings)
+    for width in settings.widths(workload):
+        settings.drafts_and_keep(workload, width)
     if path == "fast" and observe is None:
         return _fast_run(workload, key_policy, settings, profile)
     if path not in ("fast", "readable"):
@@ -474,6 +480,7 @@ def grid(
     """
     import pandas as pd
 
+    seeds = list(seeds)
     cells = []
     for spread in spreads if spreads is not None else (workload.confidence_spread,):
         load = replace(workload, confidence_spread=float(spread))

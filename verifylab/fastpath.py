@@ -345,7 +345,7 @@ def simulate(
     heads = np.full(buckets, -1, np.int64)
     chain = np.full(capacity, -1, np.int64)
     hashes = np.zeros(capacity, np.uint64)
-    words = np.zeros((capacity, max_width), np.int64)
+    words = np.zeros((capacity, min(max_width, n0)), np.int64)
     lengths = np.zeros(capacity, np.int64)
     graph_nodes = np.zeros(capacity, np.int64)
     newer = np.full(capacity, -1, np.int64)

@@ -338,9 +338,11 @@ def fit_machine() -> MachineProfile:
         other_nodes=other,
         coefficients=coefficients,
         figures=_figures(),
+        fitted_widths=(1, 8),
         notes="Every time computed from this profile is modelled. Decode only: published tok/s "
-        "include prefill. The date is that of the last published round; the profile's own nsys "
-        "session is older (binary b508679e4).",
+        "include prefill. Fitted between C=1 and C=8: wider batches are extrapolated, and "
+        "published ones are faster than that. The date is that of the last published round; the "
+        "profile's own nsys session is older (binary b508679e4).",
     )
 
 
@@ -371,6 +373,7 @@ def _figures() -> tuple[dict[str, str], ...]:
         ("nsys_c8.csv", "tok_s_control, tok_s_dcut_off"),
         ("step_breakdown.csv", "idle_c2"),
         ("dcut_ratio.csv", "tok_s at every ratio"),
+        ("ladder_rounds.csv", "r6, C1 to C32"),
     ]  # fmt: skip
     unused = [
         ("step_breakdown.csv", "capture_event_wall",

@@ -44,6 +44,8 @@ COEFFICIENTS: dict[str, str] = {
 MAX_NUMBER = 1e15
 #: Node counts of whole runs stay far inside 64 bits.
 MAX_NODES = 2**20
+#: Where a profile does not say: no width is an extrapolation.
+MAX_FITTED_WIDTH = 2**20
 KINDS = ("published", "measured", "host")
 
 
@@ -95,6 +97,9 @@ class MachineProfile:
         By name, see `COEFFICIENTS`.
     figures : tuple of dict
         Figure by figure: which published or measured number, and whether it was fitted or held out.
+    fitted_widths : (int, int)
+        Narrowest and widest batch that the coefficients were fitted to: beyond, times are
+        extrapolated.
     """
 
     name: str
@@ -106,6 +111,7 @@ class MachineProfile:
     coefficients: Mapping[str, Coefficient]
     figures: tuple[Mapping[str, Any], ...] = ()
     notes: str = ""
+    fitted_widths: tuple[int, int] = (1, MAX_FITTED_WIDTH)
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -115,6 +121,9 @@ class MachineProfile:
         if missing or unknown:
             problem = f"lacks {sorted(missing)}" if missing else f"has unknown {sorted(unknown)}"
             raise ValueError(f"profile {self.name!r} {problem}")
+        widths = self.fitted_widths
+        if len(widths) != 2 or not 1 <= widths[0] <= widths[1]:
+            raise ValueError(f"fitted_widths must be two ascending widths, got {list(widths)}")
         for name, low in (("gdn_layers", 1), ("other_nodes", 0)):
             if not low <= getattr(self, name) <= MAX_NODES:
                 raise ValueError(
@@ -189,6 +198,7 @@ class MachineProfile:
             "date": self.date,
             "kind": self.kind,
             "graph": {"gdn_layers": self.gdn_layers, "other_nodes": self.other_nodes},
+            "fitted_widths": list(self.fitted_widths),
             "coefficients": {
                 name: {
                     "value": c.value,
@@ -249,6 +259,7 @@ class MachineProfile:
                 coefficients=coefficients,
                 figures=tuple(figures),
                 notes=_field(body, "notes", str, where) if "notes" in body else "",
+                fitted_widths=_widths(body, where),
             )
         except DataError:
             raise
@@ -272,6 +283,15 @@ def _field(body: dict[str, Any], name: str, kind: type[Any], where: str) -> Any:
             f"got {short(value)}"
         )
     return value
+
+
+def _widths(body: dict[str, Any], where: str) -> tuple[int, int]:
+    if "fitted_widths" not in body:
+        return (1, MAX_FITTED_WIDTH)
+    widths = _field(body, "fitted_widths", list, where)
+    if len(widths) != 2 or not all(type(w) is int for w in widths):
+        raise DataError(f"machine profile {where}: fitted_widths must be two widths, got {widths}")
+    return (widths[0], widths[1])
 
 
 _KINDS = {int: "a whole number", float: "a number", str: "text", dict: "an object", list: "a list"}

@@ -16,11 +16,13 @@ import matplotlib
 import matplotlib.style
 import numpy as np
 import pandas as pd
+from matplotlib import patheffects
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
-from verifylab.dcut import DEFAULT_RATIO, snap_ratio
+from verifylab.dcut import DEFAULT_LADDER, DEFAULT_RATIO, DraftLadder, snap_ratio
+from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
 
 if TYPE_CHECKING:
     from verifylab.width_gate import WidthGate
@@ -117,7 +119,10 @@ def draw_collapse(arms: pd.DataFrame, capacity: int, ax: Axes) -> Axes:
                 yerr=[[row.tok_s - row.tok_s_low], [row.tok_s_high - row.tok_s]],
                 linestyle="none", capsize=0, elinewidth=1.5, **look,
             )  # fmt: skip
-        ends.append((width, a.reachable_keys, a.tok_s, c.reachable_keys, c.tok_s))
+        ends.append(
+            (width, a.reachable_keys, a.tok_s, c.reachable_keys, c.tok_s,
+             bool(a.get("extrapolated", False)))
+        )  # fmt: skip
     ax.set_xscale("log")
     biggest = max(max(e[1] for e in ends), capacity)
     ax.set_xlim(0.4, biggest * 2.5)
@@ -128,19 +133,23 @@ def draw_collapse(arms: pd.DataFrame, capacity: int, ax: Axes) -> Axes:
     for joined in (True, False):
         group = [e for e in ends if (e[1] != e[3]) == joined]
         heights = _spread([e[4] for e in group], gap) if group else ()
-        for (width, _, _, keys, tok_s), y in zip(group, heights, strict=True):
+        for (width, _, _, keys, tok_s, beyond), y in zip(group, heights, strict=True):
             ax.annotate(
-                f"n = {width}", (keys, tok_s), (keys / 1.25 if joined else keys * 1.25, y),
+                f"n = {width}" + (" (extrapolated)" if beyond else ""), (keys, tok_s),
+                (keys / 1.25 if joined else keys * 1.25, y),
                 va="center", ha="right" if joined else "left", fontsize=11,
             )  # fmt: skip
     ax.axvline(capacity, color="#D55E00", ls="--", lw=1.8)
+    left, right = np.log(ax.get_xlim())
+    beyond = np.log(capacity) > left + 0.7 * (right - left)  # no room to the right of the line
     ax.annotate(
         f"cache: {capacity} graphs", (capacity, 0.985), xycoords=("data", "axes fraction"),
-        xytext=(5, 0), textcoords="offset points", color="#B34700", va="top", fontsize=11,
+        xytext=(-5 if beyond else 5, 0), textcoords="offset points", color="#B34700", va="top",
+        ha="right" if beyond else "left", fontsize=11,
     )  # fmt: skip
     ax.plot([], [], ls="none", label="arrangement", **ARRANGEMENT)
     ax.plot([], [], ls="none", label="canonical", **CANONICAL)
-    ax.legend(loc="lower right")
+    ax.legend(loc="lower right", frameon=True, edgecolor="none", framealpha=1.0)
     ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}" if v >= 1 else ""))
     ax.set(xlabel="reachable keys (log)", ylabel=f"tok/s, {arms.iloc[0].time}")
     ax.set_title("Key-space collapse against throughput")
@@ -190,11 +199,19 @@ def draw_difference(
     )  # fmt: skip
     if arms is not None:
         own = arms[arms.policy == "arrangement"].set_index("width")
+        free = arms[arms.policy == "unpruned"].set_index("width")
+        outline = [patheffects.Stroke(linewidth=5, foreground="white"), patheffects.Normal()]
         bound = [100 * (own.bound_tok_s[w] / own.tok_s[w] - 1) for w in table.width]
         ax.plot(
-            x, bound, ls="none", marker="_", ms=26, mew=2.5, color="#009E73", zorder=4,
-            label="own depths, captures free",
+            x, bound, ls="none", marker="_", ms=26, mew=3, color="#009E73", zorder=4,
+            path_effects=outline, label="own depths, captures free",
         )  # fmt: skip
+        if len(free):
+            ax.plot(
+                x - 0.34, [100 * (free.tok_s[w] / own.tok_s[w] - 1) for w in table.width],
+                ls="none", marker="x", ms=8, mew=2.2, color="#000000", zorder=6,
+                label="D-Cut off (every draft verified)",
+            )  # fmt: skip
     if published is not None:
         shown = published[published.concurrency.isin(at)]
         ax.plot(
@@ -220,23 +237,29 @@ def draw_difference(
 
 
 def _threshold_names(min_widths: Sequence[int], widest: int) -> list[str]:
-    return [f"{m}\n(never)" if m > widest else str(m) for m in min_widths]
+    return [f"{m}*" if m > widest else str(m) for m in min_widths]
 
 
-def draw_thresholds(gates: pd.DataFrame, recommended: int, ax: Axes) -> Axes:
+def draw_thresholds(gates: pd.DataFrame, recommended: int | None, ax: Axes) -> Axes:
     """tok/s over the threshold, for each width, as change against never canonical.
 
     Parameters
     ----------
     gates : DataFrame
         ``width, min_width, tok_s, gain_pct, gain_low, gain_high`` and the stamp's columns.
-    recommended : int
-        Threshold to mark.
+    recommended : int or None
+        Threshold to mark; None where none stands out.
     ax : Axes
     """
     candidates = sorted(gates.min_width.unique())
     at = {m: i for i, m in enumerate(candidates)}
-    ax.axvspan(at[recommended] - 0.42, at[recommended] + 0.42, color="#F0E442", alpha=0.45, lw=0)
+    if recommended is not None:
+        middle = at[recommended]
+        ax.axvspan(middle - 0.42, middle + 0.42, color="#F0E442", alpha=0.45, lw=0)
+        ax.annotate(
+            "recommended", (middle, 0.985), xycoords=("data", "axes fraction"), ha="center",
+            va="top", fontsize=11, fontweight="bold",
+        )  # fmt: skip
     ends, flat = [], []
     colours = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.82, gates.width.nunique()))
     markers = "osD^v<>Ph*Xpd"
@@ -266,17 +289,16 @@ def draw_thresholds(gates: pd.DataFrame, recommended: int, ax: Axes) -> Axes:
                         "shrinkB": 0},
         )  # fmt: skip
     if flat:
+        some = f"no difference at n = {', '.join(map(str, flat))}"
         ax.annotate(
-            f"no difference at n = {', '.join(map(str, flat))}", (0.012, 0.97),
-            xycoords="axes fraction", ha="left", va="top", fontsize=11, color="#555555",
+            some if ends else "no difference at any of these widths",
+            (0.012, 0.97 if ends else 0.6), xycoords="axes fraction", ha="left", va="top",
+            fontsize=11, color="#555555",
         )  # fmt: skip
-    ax.annotate(
-        "recommended", (at[recommended], 0.985), xycoords=("data", "axes fraction"), ha="center",
-        va="top", fontsize=11, fontweight="bold",
-    )  # fmt: skip
     ax.grid(axis="x", visible=False)
     ax.set(
-        xlabel="threshold: canonical from this width up",
+        xlabel="threshold: canonical from this width up"
+        + (" (* above every width: never)" if candidates[-1] > gates.width.max() else ""),
         ylabel=f"tok/s against never\ncanonical, %, {gates.iloc[0].time}",
     )
     ax.set_title("Throughput over the threshold (labels: tok/s never to always)")
@@ -285,7 +307,7 @@ def draw_thresholds(gates: pd.DataFrame, recommended: int, ax: Axes) -> Axes:
 
 
 def draw_probability(
-    table: pd.DataFrame, recommended: int, widest: int, ax: Axes, stamp_text: str = ""
+    table: pd.DataFrame, recommended: int | None, widest: int, ax: Axes, stamp_text: str = ""
 ) -> Axes:
     """How sure the recommendation is: probability of every threshold, and its mean gain.
 
@@ -293,8 +315,10 @@ def draw_probability(
     ----------
     table : DataFrame
         ``min_width, gain_pct, gain_low, gain_high, probability``, as `recommend` returns.
-    recommended, widest : int
-        Threshold to mark; widest batch, above which a threshold means never.
+    recommended : int or None
+        Threshold to mark.
+    widest : int
+        Widest batch, above which a threshold means never.
     ax : Axes
     stamp_text : str
     """
@@ -311,9 +335,8 @@ def draw_probability(
             fontsize=11, fontweight="bold" if chosen[i] else "normal",
         )  # fmt: skip
     names = [
-        f"{name}\n{gain:+.1f} %" for name, gain in
-        zip([("never" if m > widest else str(m)) for m in table.min_width], table.gain_pct,
-            strict=True)
+        f"{name}\n{gain + 0.0:+.1f} %" for name, gain in
+        zip(_threshold_names(table.min_width, widest), table.gain_pct.round(1), strict=True)
     ]  # fmt: skip
     ax.set_xticks(x, names)
     ax.set_ylim(0, 112)
@@ -321,9 +344,9 @@ def draw_probability(
     ax.grid(axis="x", visible=False)
     ax.set(
         xlabel="threshold, and its mean gain over these widths",
-        ylabel="probability that no other\ncandidate does better, %",
+        ylabel="share of redraws in which no\nother candidate does better, %",
     )
-    ax.set_title("How sure: seeds, confidence spread and machine redrawn")
+    ax.set_title("How sure within the model: seeds, spread, machine redrawn")
     _footnote(ax, stamp_text)
     return ax
 
@@ -389,9 +412,19 @@ def key_space_figure(
 def width_gate_figure(result: WidthGate, published: pd.DataFrame | None = None) -> Figure:
     """Return the main figure: collapse, difference, thresholds, probability.
 
-    `published` (``canonical_ab.csv``) is drawn only at the D-Cut ratio that it was measured at.
+    `published` (``canonical_ab.csv``) is drawn only for the ratio, drafts and cache that it was
+    measured with.
     """
-    if snap_ratio(result.config.dcut_ratio) != DEFAULT_RATIO:
+    config = result.config
+    same = (
+        snap_ratio(config.dcut_ratio) == DEFAULT_RATIO
+        and config.graph_capacity == VERIFY_BATCHED_GRAPH_CAP
+        and all(
+            DraftLadder.parse(config.drafts).drafts(w) == DEFAULT_LADDER.drafts(w)
+            for w in config.widths
+        )
+    )
+    if not same:
         published = None
     with matplotlib.style.context(STYLE):
         figure = Figure(figsize=(17, 11.2))
@@ -399,9 +432,10 @@ def width_gate_figure(result: WidthGate, published: pd.DataFrame | None = None) 
         draw_collapse(result.arms, result.config.graph_capacity, axes[0, 0])
         draw_difference(result.differences, axes[0, 1], published=published, arms=result.arms)
         best = result.recommendation
-        draw_thresholds(result.gates, best.min_width, axes[1, 0])
+        marked = None if best.indifferent else best.min_width
+        draw_thresholds(result.gates, marked, axes[1, 0])
         draw_probability(
-            best.table, best.min_width, max(result.config.widths), axes[1, 1], stamp(result.gates)
+            best.table, marked, max(result.config.widths), axes[1, 1], stamp(result.gates)
         )
         figure.suptitle(_headline(result), x=0.012, ha="left", fontsize=18, fontweight="bold")
         figure.subplots_adjust(
@@ -412,12 +446,16 @@ def width_gate_figure(result: WidthGate, published: pd.DataFrame | None = None) 
 
 def _headline(result: WidthGate) -> str:
     best = result.recommendation
+    if best.indifferent:
+        return "No difference: both arms are the same run at these widths"
     sure = f"{best.probability:.0%}" if best.probability < 0.995 else "over 99%"
     if best.never:
-        return f"Keep the canonical assignment off at these widths ({sure} sure, modelled)"
+        return f"Keep canonical off at these widths (best in {sure} of redraws, modelled)"
+    if best.gain_pct < 0:
+        return "No threshold that was tried pays: never canonical is better (modelled)"
     return (
-        f"Switch the canonical assignment on from width {best.min_width} "
-        f"({sure} sure; {best.gain_pct:+.1f} % tok/s over these widths, modelled)"
+        f"Switch canonical on from width {best.min_width} "
+        f"(best in {sure} of redraws; {best.gain_pct:+.1f} % tok/s over these widths, modelled)"
     )
 
 

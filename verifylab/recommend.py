@@ -42,6 +42,8 @@ class Recommendation:
         and the 95 % interval over the draws.
     never : bool
         Whether it switches canonical on at none of the widths where that makes a difference.
+    indifferent : bool
+        Whether no candidate makes a difference in any draw: both arms are the same run.
     table : DataFrame
         By ``min_width``: ``gain_pct, gain_low, gain_high, probability`` of every candidate.
     """
@@ -53,17 +55,31 @@ class Recommendation:
     gain_low: float
     gain_high: float
     never: bool
+    indifferent: bool
     table: pd.DataFrame
 
     def sentence(self) -> str:
         """Say the recommendation in words."""
+        if self.indifferent:
+            return (
+                "No difference: both arms are the same run at these widths, whatever the threshold."
+            )
         alike = [m for m in self.same_as if m != self.min_width]
         also = f" ({', '.join(map(str, alike))} decide alike at these widths)" if alike else ""
-        what = "Canonical at no width: gate at" if self.never else "Gate at"
+        what = f"Gate at {self.min_width}{also}."
+        if self.never:
+            what = f"Keep canonical off at these widths: gate at {self.min_width}{also}."
+        elif self.gain_pct < 0:
+            what = (
+                "None of these thresholds pays, never canonical is better; the least bad is "
+                f"{self.min_width}{also}."
+            )
         sure = f"{self.probability:.0%}" if self.probability < 0.995 else "over 99%"
+        said = f"{what} No other candidate does better in {sure} of the redraws."
+        if self.never:
+            return said
         return (
-            f"{what} {self.min_width}{also}. Probability that no other candidate does better: "
-            f"{sure}. Against never canonical: {self.gain_pct:+.1f} % tok/s, mean over these "
+            f"{said} Against never canonical: {self.gain_pct:+.1f} % tok/s, mean over these "
             f"widths (95 % interval {self.gain_low:+.1f} to {self.gain_high:+.1f})."
         )
 
@@ -183,5 +199,6 @@ def recommend(
         float(row.gain_low),
         float(row.gain_high),
         never,
+        bool(np.abs(drawn).max() <= SAME),
         table,
     )

@@ -119,9 +119,11 @@ class Config:
             raise ValueError(f"mode must be one of {', '.join(MODES)}, got {self.mode!r}")
         choose(self.device)
         self.profile()
-        self.workload()
+        workload = self.workload()
         for width in self.widths:
-            self.settings(width).drafts_and_keep(self.workload(), width)
+            settings = self.settings(width)
+            for passed in settings.widths(workload):
+                settings.drafts_and_keep(workload, passed)
 
     @classmethod
     def from_parameters(cls, parameters: dict[str, Any]) -> Config:
@@ -195,9 +197,10 @@ class WidthGate:
         is per sequence; `reachable_keys` is counted, in a drain over all widths down to 1. (Where
         D-Cut applies it counts whole batches: a row budget that splits those gives more.)
     arms : DataFrame
-        One row a width and arm, the same columns with ``policy`` and ``bound_tok_s``: the
-        arrangement arm with its captures free, which no policy that keeps every sequence's own
-        depth can beat by caching.
+        One row a width and arm, the same columns with ``policy`` and ``bound_tok_s``: the arm
+        with its captures free, which no policy that keeps every sequence's own depth can beat by
+        caching. A third arm, ``unpruned``, verifies every draft (D-Cut at ratio 1): one key, all
+        rows paid. ``extrapolated``: the width lies beyond those the machine was fitted to.
     differences : DataFrame
         `stats.paired`, canonical minus arrangement, split by cause.
     recommendation : Recommendation
@@ -212,7 +215,7 @@ class WidthGate:
     provenance: str
 
     def summary(self) -> str:
-        """Return the result as text: table, recommendation, provenance."""
+        """Return the result as text: the recommendation on the first line, table, provenance."""
         shown = self.gates[
             ["width", "min_width", "canonical", "reachable_keys", "keys_seen", "capture_fraction",
              "tokens_per_step", "launches_per_layer", "tok_s", "tok_s_low", "tok_s_high"]
@@ -233,8 +236,8 @@ class WidthGate:
             },
         )
         return (
-            f"{text}\n(one line a decision; min_width is the first threshold that makes it)\n\n"
-            f"{self.recommendation.sentence()}\n{self.provenance}\n"
+            f"{self.recommendation.sentence()}\n\n{text}\n(one line a decision; min_width is the "
+            f"first threshold that makes it)\n\n{self.provenance}\n"
         )
 
 
@@ -258,7 +261,14 @@ def width_gate(config: Config) -> WidthGate:
     central = config.spreads()[0]
     recommendation = recommend(runs, machine, draws=config.draws)
     middle = with_times(runs[runs.spread == central], machine)
-    arm_runs = with_times(arms[arms.spread == central], machine)
+    unpruned = grid(
+        config.workload(), config.widths, machine,
+        dataclasses.replace(config.settings(config.widths[0]), ratio=1.0),
+        seeds=range(config.seeds), arms=[("arrangement", None)], spreads=[central],
+    ).assign(policy="unpruned")  # fmt: skip
+    arm_runs = with_times(
+        pd.concat([arms[arms.spread == central], unpruned], ignore_index=True), machine
+    )
     stamp = {
         "seeds": config.seeds,
         "time": "modelled",
@@ -276,7 +286,7 @@ def width_gate(config: Config) -> WidthGate:
         config,
         choice,
         gates,
-        _arm_table(arm_runs, config).assign(**stamp),
+        _arm_table(arm_runs, config, machine).assign(**stamp),
         paired(arm_runs, machine).assign(**stamp),
         recommendation,
         provenance,
@@ -306,15 +316,16 @@ def _simulate(config: Config, machine: MachineProfile) -> tuple[pd.DataFrame, pd
     return pd.concat(parts, ignore_index=True), arms
 
 
-def _reachable(config: Config, width: int, gate: Gate) -> int:
+def _reachable(config: Config, width: int, gate: Gate, ratio: float | None = None) -> int:
     """Keys that a run at `width` can meet under `gate` (counted, no simulation)."""
     ladder = config.workload().ladder
+    ratio = config.dcut_ratio if ratio is None else ratio
     total = 0
     uniform: set[tuple[int, int, int]] = set()
     for w in range(1, width + 1) if config.mode == "drain" else (width,):
         drafts = ladder.drafts(w)
         if dcut_applies(w, drafts):
-            space = key_space(w, drafts, config.dcut_ratio, config.row_budget)
+            space = key_space(w, drafts, ratio, config.row_budget)
             total += space.canonical_keys if gate.canonical(w) else space.arrangement_keys
         else:
             uniform.update(_uniform_keys(w, drafts + 1, config.row_budget))
@@ -365,19 +376,25 @@ def _gate_table(runs: pd.DataFrame, config: Config) -> pd.DataFrame:
     return pd.DataFrame(out)
 
 
-def _arm_table(runs: pd.DataFrame, config: Config) -> pd.DataFrame:
+def _arm_table(runs: pd.DataFrame, config: Config, machine: MachineProfile) -> pd.DataFrame:
     out = []
+    low, high = machine.fitted_widths
     for width in config.widths:
-        for name, gate in (("arrangement", Gate(enabled=False)), ("canonical", Gate(0))):
+        for name, gate, ratio in (
+            ("arrangement", Gate(enabled=False), None),
+            ("canonical", Gate(0), None),
+            ("unpruned", Gate(enabled=False), 1.0),
+        ):
             rows = runs[(runs.width == width) & (runs.policy == name)]
             free = rows.tokens / (rows.total_ms - rows.captures_ms) * 1e3
             out.append(
                 {
                     "width": width,
                     "policy": name,
-                    "reachable_keys": _reachable(config, width, gate),
+                    "reachable_keys": _reachable(config, width, gate, ratio),
                     **_cell(rows),
                     "bound_tok_s": float(free.mean()),
+                    "extrapolated": not low <= width <= high,
                 }
             )
     return pd.DataFrame(out)
