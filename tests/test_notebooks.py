@@ -29,6 +29,13 @@ SMALL: dict[str, dict[str, object]] = {
         "warmup_steps": 10,
         "device": "model",
     },
+    "04_graph_costs": {
+        "device": "host",
+        "node_counts": [5, 20, 80],
+        "widths": [1, 2, 3],
+        "rows": [2, 3],
+        "repeats": 1,
+    },
 }
 
 

@@ -15,6 +15,7 @@ import click
 import verifylab
 from verifylab import _cli_text
 from verifylab._console import FAILED, INTERRUPTED, Commands, json_line, table, whole_numbers
+from verifylab.cli_calibrate import calibrate
 
 if TYPE_CHECKING:
     from verifylab.gridfile import Row
@@ -38,6 +39,9 @@ def main(context: click.Context) -> None:
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
+
+
+main.add_command(calibrate)
 
 
 @main.command()
@@ -170,15 +174,19 @@ def sweep(grid_file: str, out: str, force: bool, dry_run: bool, as_json: bool) -
 
 @main.command()
 @click.option("--out", default="runs", show_default=True, help="Folder that sweeps would use.")
+@click.option("--gpu", is_flag=True, help="Count a GPU that does not work as broken.")
 @_json
-def doctor(out: str, as_json: bool) -> int:
+def doctor(out: str, gpu: bool, as_json: bool) -> int:
     """Show what is installed, which device a sweep would use and why, and what is broken.
+
+    The GPU is checked in order (driver, CuPy, GPU, NVRTC, capture, kernels) up to the first that
+    does not work, with its fix. No GPU is needed unless --gpu asks for one or one answers.
 
     JSON keys: kind, name, state, ok, note. The exit code is 1 when something needed is broken.
     """
     from verifylab.doctor import examine
 
-    found = [asdict(finding) for finding in examine(out)]
+    found = [asdict(finding) for finding in examine(out, gpu)]
     _print(found, ("kind", "name", "state", "ok", "note"), as_json)
     return 0 if all(finding["ok"] for finding in found) else FAILED
 

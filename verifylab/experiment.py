@@ -9,9 +9,9 @@ same, step by step.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,18 @@ from verifylab.workload import Tables, Workload
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ARMS", "MAX_WIDTH", "Run", "Settings", "Step", "grid", "run", "run_on", "steps_of"]
+__all__ = [
+    "ARMS",
+    "MAX_WIDTH",
+    "Run",
+    "Settings",
+    "Step",
+    "grid",
+    "run",
+    "run_on",
+    "running",
+    "steps_of",
+]
 
 #: Widest batch that may be asked for (the published ladder ends at 128).
 MAX_WIDTH = 1024
@@ -300,6 +311,35 @@ def run_on(
     Times are the device's own: virtual on ``model``, read from a clock elsewhere. `observe` is
     called with every step, warm-up included.
     """
+    steps = running(
+        device, workload, key_policy, settings, body, gdn_layers=gdn_layers, other_nodes=other_nodes
+    )
+    with closing(steps):  # whatever `observe` raises, the graphs are destroyed
+        while True:
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                done: Run = end.value
+                return done
+            if observe is not None:
+                observe(step)
+
+
+def running(
+    device: Device,
+    workload: Workload,
+    key_policy: GatedPolicy,
+    settings: Settings,
+    body: Callable[[Dispatch], Body],
+    *,
+    gdn_layers: int,
+    other_nodes: int,
+) -> Generator[Step, None, Run]:
+    """Run one arm step by step, so that several can take turns; returns the `Run` at the end.
+
+    Takes what `run_on` takes. Arms that take turns each need a `device` object of their own
+    (clock, timings, destroy): see `verifylab.measured`.
+    """
     _refuse_warm_drain(workload, settings)
     cache = GraphCache(device, settings.capacity)
     counters = Counters()
@@ -322,8 +362,7 @@ def run_on(
                     cache.reset_stats()
                     evicted.clear()
                     started_ms = device.clock()
-                if observe is not None:
-                    observe(step)
+                yield step
             device.synchronise()
             total_ms = device.clock() - started_ms
             spent = dict(device.timings.total_ms)

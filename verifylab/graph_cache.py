@@ -120,7 +120,12 @@ class GraphCache:
             self.stats.hits += 1
             return Outcome.HIT
         graph = self.device.capture(body)
-        self._make_room(graph.nbytes)
+        try:
+            self._make_room(graph.nbytes)
+        except BaseException:
+            # Not kept yet, so nobody else would free it.
+            self.device.destroy(graph)
+            raise
         self._graphs[key] = graph
         self._nbytes += graph.nbytes
         self.stats.captures += 1

@@ -3,7 +3,8 @@
 A threshold is worth the mean over the widths of ln(tok/s with it / tok/s without canonical). Its
 probability of being the best is counted over draws that redraw everything that is uncertain: the
 seeds (bootstrap, paired), the confidence spread (the equal-probability nodes of its fit) and every
-machine coefficient (within its interval).
+machine coefficient (within its interval). Measured runs are redrawn over their seeds alone, on
+their own clock: no modelled number enters.
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ from verifylab.counters import SCALARS, times
 from verifylab.gate import CANONICAL_KEY_MIN_WIDTH
 from verifylab.machine import MachineProfile
 
-__all__ = ["NEVER", "Recommendation", "log_gains", "recommend"]
+__all__ = [
+    "NEVER",
+    "Recommendation",
+    "log_gains",
+    "measured_log_gains",
+    "recommend",
+    "recommend_measured",
+]
 
 #: `min_width` of the rows that hold the base: never canonical.
 NEVER = -1
@@ -140,9 +148,7 @@ def log_gains(
     central = gains(values[0].sum(axis=2), machine)
 
     rng = np.random.default_rng(seed)
-    resample = rng.integers(0, len(seeds), (draws, len(seeds)))
-    weight = np.zeros((draws, len(seeds)))
-    np.add.at(weight, (np.arange(draws)[:, None], resample), 1.0)
+    weight = _bootstrap(draws, len(seeds), rng)
     nodes = values[1:] if len(spreads) > 1 else values
     node = rng.integers(0, len(nodes), draws)
     coefficients = machine.sample(draws, rng)
@@ -153,6 +159,63 @@ def log_gains(
         local = {name: c[chosen][:, None, None] for name, c in coefficients.items()}
         drawn[chosen] = gains(total, local)
     return central, drawn, widths, candidates[1:]
+
+
+def _bootstrap(draws: int, seeds: int, rng: np.random.Generator) -> np.ndarray:
+    """Return how often each seed is taken in each draw, shape (draws, seeds)."""
+    resample = rng.integers(0, seeds, (draws, seeds))
+    weight = np.zeros((draws, seeds))
+    np.add.at(weight, (np.arange(draws)[:, None], resample), 1.0)
+    return weight
+
+
+def measured_log_gains(
+    runs: pd.DataFrame, *, draws: int = 2000, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray, list[int], list[int]]:
+    """Return what `log_gains` does, from measured times: bootstrapped over the seeds, paired.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        By ``width, min_width, seed``, every combination once, `NEVER` among the thresholds:
+        ``tokens`` and ``total_ms``.
+    draws, seed : int
+
+    Raises
+    ------
+    ValueError
+        When a combination is missing.
+    """
+    widths, candidates = (list(dict.fromkeys(runs[name])) for name in ("width", "min_width"))
+    if NEVER not in candidates:
+        raise ValueError("runs must hold the base, never canonical (min_width -1)")
+    candidates = [NEVER, *(m for m in candidates if m != NEVER)]
+    seeds = np.sort(runs.seed.unique())
+    index = pd.MultiIndex.from_product([widths, candidates, seeds])
+    frame = runs.set_index(["width", "min_width", "seed"])[["tokens", "total_ms"]].reindex(index)
+    if frame.isna().any(axis=None):
+        raise ValueError("runs must hold every width, threshold and seed")
+    values = frame.to_numpy(float).reshape(len(widths), len(candidates), len(seeds), 2)
+
+    def gains(total: np.ndarray) -> np.ndarray:
+        log_rate = np.log(total[..., 0] / total[..., 1])
+        return log_rate[..., 1:] - log_rate[..., :1]
+
+    weight = _bootstrap(draws, len(seeds), np.random.default_rng(seed))
+    drawn = gains(np.einsum("ds,wmsc->dwmc", weight, values, optimize=True))
+    return gains(values.sum(axis=2)), drawn, widths, candidates[1:]
+
+
+def recommend_measured(runs: pd.DataFrame, *, draws: int = 2000, seed: int = 0) -> Recommendation:
+    """Recommend a threshold from measured times; choices as in `recommend`.
+
+    Parameters
+    ----------
+    runs, draws, seed
+        As in `measured_log_gains`.
+    """
+    central, drawn, _, min_widths = measured_log_gains(runs, draws=draws, seed=seed)
+    return _chosen(central, drawn, min_widths)
 
 
 def recommend(
@@ -170,6 +233,11 @@ def recommend(
         As in `log_gains`.
     """
     central, drawn, _, min_widths = log_gains(runs, machine, draws=draws, seed=seed)
+    return _chosen(central, drawn, min_widths)
+
+
+def _chosen(central: np.ndarray, drawn: np.ndarray, min_widths: list[int]) -> Recommendation:
+    """Pick a threshold from gains as `log_gains` returns them."""
     worth, drawn_worth = central.mean(axis=0), drawn.mean(axis=1)
     best = drawn_worth >= drawn_worth.max(axis=1, keepdims=True) - SAME
     low, high = np.quantile(drawn_worth, (0.025, 0.975), axis=0)

@@ -26,14 +26,16 @@ from verifylab.dcut import (
     chunk_ranges,
     dcut_applies,
 )
-from verifylab.device import Choice, DeviceError, choose
+from verifylab.device import Choice, choose
 from verifylab.experiment import MAX_CAPACITY, MAX_WIDTH, Settings, grid
 from verifylab.gate import Gate
 from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
 from verifylab.keyspace import key_space
 from verifylab.machine import MachineProfile, load_profile
-from verifylab.recommend import NEVER, Recommendation, recommend
+from verifylab.measured import measure
+from verifylab.recommend import NEVER, Recommendation, recommend, recommend_measured
 from verifylab.stats import interval, paired, with_times
+from verifylab.verify_shape import SHAPES
 from verifylab.workload import MODES, Workload, calibrated, spread_nodes
 
 __all__ = ["Config", "WidthGate", "save", "width_gate"]
@@ -71,6 +73,12 @@ class Config:
         None: as calibrated, its uncertainty included in the probability.
     draws : int
         Draws behind the probability; 100 or more.
+    shape : {"tiny", "small", "gdn27b"}
+        Size of the real verify step; measuring devices only.
+    weight_bytes : int
+        Bytes of dense weights that every dispatch streams beside the GDN layers, in equal parts
+        after each; measuring devices only. 0: the GDN layers run alone, so a step is shorter, and
+        captures weigh more, than in a whole model.
     """
 
     widths: list[int] = dataclasses.field(default_factory=lambda: [1, 2, 3, 4, 5, 6, 7, 8, 16, 32])
@@ -90,6 +98,8 @@ class Config:
     row_budget: int = ROW_BUDGET
     confidence_spread: float | None = None
     draws: int = 2000
+    shape: str = "small"
+    weight_bytes: int = 0
 
     def __post_init__(self) -> None:
         for name, low, high in (("widths", 1, MAX_WIDTH), ("min_widths", 0, 2**63 - 1)):
@@ -111,6 +121,9 @@ class Config:
         _whole("draws", self.draws, 100, 10**6)
         _whole("output_tokens", self.output_tokens, 1, 10**6)
         _whole("row_budget", self.row_budget, 2, 2**20)
+        _whole("weight_bytes", self.weight_bytes, 0, 2**40)
+        if self.shape not in SHAPES:
+            raise ValueError(f"shape must be one of {', '.join(SHAPES)}, got {self.shape!r}")
         if isinstance(self.dcut_ratio, bool) or not isinstance(self.dcut_ratio, (int, float)):
             raise ValueError(f"dcut_ratio must be a number from 0 to 1, got {self.dcut_ratio!r}")
         if not 0 <= self.dcut_ratio <= 1:
@@ -250,35 +263,38 @@ def width_gate(config: Config) -> WidthGate:
         When the device cannot run it.
     """
     choice = choose(config.device)
-    if config.device == "auto" and choice.name != "model":
-        choice = Choice("model", f"{choice.why}; this version times a sweep on the model only")
-    if choice.name != "model":
-        raise DeviceError(
-            f"a measured sweep on device {choice.name!r} is not in this version: use device='model'"
-        )
     machine = config.profile()
-    runs, arms = _simulate(config, machine)
-    central = config.spreads()[0]
-    recommendation = recommend(runs, machine, draws=config.draws)
-    middle = with_times(runs[runs.spread == central], machine)
-    unpruned = grid(
-        config.workload(), config.widths, machine,
-        dataclasses.replace(config.settings(config.widths[0]), ratio=1.0),
-        seeds=range(config.seeds), arms=[("arrangement", None)], spreads=[central],
-    ).assign(policy="unpruned")  # fmt: skip
-    arm_runs = with_times(
-        pd.concat([arms[arms.spread == central], unpruned], ignore_index=True), machine
-    )
+    if choice.name == "model":
+        runs, arms = _simulate(config, machine)
+        central = config.spreads()[0]
+        recommendation = recommend(runs, machine, draws=config.draws)
+        middle = with_times(runs[runs.spread == central], machine)
+        unpruned = grid(
+            config.workload(), config.widths, machine,
+            dataclasses.replace(config.settings(config.widths[0]), ratio=1.0),
+            seeds=range(config.seeds), arms=[("arrangement", None)], spreads=[central],
+        ).assign(policy="unpruned")  # fmt: skip
+        arm_runs = with_times(
+            pd.concat([arms[arms.spread == central], unpruned], ignore_index=True), machine
+        )
+        time, where = "modelled", machine.name
+        fitted: tuple[int, int] | None = machine.fitted_widths
+        ran = f"Modelled time on {machine.name} ({machine.gpu})"
+    else:
+        measured = measure(config, choice.name)
+        middle, arm_runs = measured.runs, measured.arms
+        recommendation = recommend_measured(middle, draws=config.draws)
+        time, where, ran = "measured", measured.machine, measured.ran
+        fitted = None
     stamp = {
         "seeds": config.seeds,
-        "time": "modelled",
-        "machine": machine.name,
+        "time": time,
+        "machine": where,
         "date": dt.date.today().isoformat(),
     }
     gates = _gate_table(middle, config).assign(**stamp)
     provenance = (
-        f"Modelled time on {machine.name} ({machine.gpu}), decode only; {config.mode}; "
-        f"n = {config.seeds} seeds"
+        f"{ran}, decode only; {config.mode}; n = {config.seeds} seeds"
         + ("" if config.mode == "drain" else f" x {config.steps} steps")
         + f"; {stamp['date']}. Device: {choice.name} ({choice.why})."
     )
@@ -286,7 +302,7 @@ def width_gate(config: Config) -> WidthGate:
         config,
         choice,
         gates,
-        _arm_table(arm_runs, config, machine).assign(**stamp),
+        _arm_table(arm_runs, config, fitted).assign(**stamp),
         paired(arm_runs, machine).assign(**stamp),
         recommendation,
         provenance,
@@ -376,9 +392,11 @@ def _gate_table(runs: pd.DataFrame, config: Config) -> pd.DataFrame:
     return pd.DataFrame(out)
 
 
-def _arm_table(runs: pd.DataFrame, config: Config, machine: MachineProfile) -> pd.DataFrame:
+def _arm_table(
+    runs: pd.DataFrame, config: Config, fitted_widths: tuple[int, int] | None
+) -> pd.DataFrame:
     out = []
-    low, high = machine.fitted_widths
+    low, high = fitted_widths or (1, MAX_WIDTH)  # what is measured is no extrapolation
     for width in config.widths:
         for name, gate, ratio in (
             ("arrangement", Gate(enabled=False), None),
@@ -386,6 +404,8 @@ def _arm_table(runs: pd.DataFrame, config: Config, machine: MachineProfile) -> p
             ("unpruned", Gate(enabled=False), 1.0),
         ):
             rows = runs[(runs.width == width) & (runs.policy == name)]
+            if rows.empty:  # a measured sweep runs the two arms alone
+                continue
             free = rows.tokens / (rows.total_ms - rows.captures_ms) * 1e3
             out.append(
                 {

@@ -8,14 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from verifylab.device.base import Body, DeviceError, Timings
+from verifylab.device.base import GRAPH_BYTES_PER_NODE, Body, DeviceError, Timings
 from verifylab.machine import MachineProfile, StepWork
 
 __all__ = ["ModelDevice", "ModelGraph"]
-
-#: Bytes that a graph holds per node: about 10 KB (`data/published/api_costs.csv`, row
-#: ``graph_memory_per_node``).
-GRAPH_BYTES_PER_NODE = 10_000
 
 
 @dataclass(slots=True)
