@@ -36,6 +36,14 @@ SMALL: dict[str, dict[str, object]] = {
         "rows": [2, 3],
         "repeats": 1,
     },
+    "05_cache_policies": {
+        "widths": [4, 6],
+        "max_capacity": 64,
+        "seeds": 2,
+        "steps": 300,
+        "warmup_steps": 50,
+        "churn_hours": 0.02,
+    },
 }
 
 

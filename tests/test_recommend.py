@@ -194,9 +194,7 @@ def test_a_combination_that_comes_twice_is_refused():
 
 def test_without_the_base_it_is_refused():
     runs = made({8: 0.1}, [0])
-    with pytest.raises(
-        ValueError, match=r"runs must hold the base, min_width -1"
-    ):
+    with pytest.raises(ValueError, match=r"runs must hold the base, min_width -1"):
         recommend(runs[runs.min_width != NEVER], GB10)
 
 

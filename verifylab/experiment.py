@@ -30,14 +30,14 @@ from verifylab.dcut import (
 )
 from verifylab.device.base import Body, Device
 from verifylab.device.model import ModelDevice
-from verifylab.draws import request_words
 from verifylab.gate import Gate
 from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP, GraphCache, Outcome
 from verifylab.key import parse_graph_key
 from verifylab.machine import MachineProfile, StepWork
 from verifylab.policy import INDIRECT_NODES, Baked, Dispatch, GatedPolicy, Policy, policy
 from verifylab.slots import SlotPool
-from verifylab.workload import Tables, Workload
+from verifylab.trace_workload import TraceWorkload
+from verifylab.workload import MAX_DRAFTS, Workload
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,6 +60,10 @@ MAX_WIDTH = 1024
 #: Largest graph cache that may be asked for.
 MAX_CAPACITY = 65536
 ARMS = ("arrangement", "canonical")
+#: What `grid` writes as the spread of a recorded trace, which has the one that it has.
+TRACE_SPREAD = -1.0
+
+AnyWorkload = Workload | TraceWorkload
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +117,11 @@ class Settings:
             object.__setattr__(self, name, int(value))
         snap_ratio(self.ratio)
 
-    def widths(self, workload: Workload) -> range:
+    def widths(self, workload: AnyWorkload) -> range:
         """Batch widths that a run passes through: in a drain every one, down to 1."""
         return range(1 if workload.mode == "drain" else self.width, self.width + 1)
 
-    def drafts_and_keep(self, workload: Workload, width: int) -> tuple[int, int]:
+    def drafts_and_keep(self, workload: AnyWorkload, width: int) -> tuple[int, int]:
         """Drafts at `width`, and how many D-Cut keeps beyond the mandatory ones (-1: all)."""
         drafts = workload.ladder.drafts(width)
         if self.row_budget < drafts + 1:
@@ -200,22 +204,13 @@ class Step:
 class _Requests:
     """The sequences in the batch, their slots and positions (the readable twin of `_retire`)."""
 
-    def __init__(self, workload: Workload, width: int) -> None:
+    def __init__(self, workload: AnyWorkload, width: int) -> None:
         self.workload = workload
         self.lanes = width
         self.pool = SlotPool(width)
         self.request = np.arange(width, dtype=np.uint64)
         self.position = np.zeros(width, np.int64)
         self.slots = np.array([self.pool.acquire(int(r)) for r in self.request], np.int64)
-
-    def draw(self, seed: int, drafts: int, tables: Tables) -> tuple[np.ndarray, np.ndarray]:
-        """Log-confidences (n, drafts) and the accepted prefix of each sequence (n,)."""
-        words = request_words(seed, self.request, self.position, drafts)
-        bins = (words[..., 0] >> np.uint64(20)).astype(np.int64)
-        depth = np.arange(drafts)
-        accepted = words[..., 1] < tables.accept_below[depth, bins]
-        prefix = np.cumprod(accepted, axis=1).sum(axis=1)
-        return tables.log_reported[depth, bins], prefix
 
     def advance(self, emitted: np.ndarray) -> tuple[int, int]:
         """Move on by `emitted` tokens; return (requests finished, slots compacted)."""
@@ -243,7 +238,7 @@ class _Requests:
 
 
 def steps_of(
-    workload: Workload,
+    workload: AnyWorkload,
     key_policy: GatedPolicy,
     settings: Settings,
     execute: Callable[[Dispatch, np.ndarray], Executed],
@@ -254,14 +249,13 @@ def steps_of(
     with it. Ends after ``warmup_steps +
     steps``, or when a drain is empty.
     """
-    tables = workload.tables()
     requests = _Requests(workload, settings.width)
     for index in range(settings.warmup_steps + settings.steps):
         width = len(requests.slots)
         if width == 0:
             return
         drafts, keep = settings.drafts_and_keep(workload, width)
-        logs, prefix = requests.draw(settings.seed, drafts, tables)
+        logs, prefix = workload.draw(settings.seed, requests.request, requests.position, drafts)
         if keep < 0:
             retained = np.full(width, drafts, np.int64)
         else:
@@ -354,7 +348,7 @@ def _borrower(dispatch: Dispatch, slots: np.ndarray) -> Callable[[Any], int | No
 
 def run_on(
     device: Device,
-    workload: Workload,
+    workload: AnyWorkload,
     key_policy: GatedPolicy,
     settings: Settings,
     body: Callable[[Dispatch], Body],
@@ -384,7 +378,7 @@ def run_on(
 
 def running(
     device: Device,
-    workload: Workload,
+    workload: AnyWorkload,
     key_policy: GatedPolicy,
     settings: Settings,
     body: Callable[[Dispatch], Body],
@@ -471,7 +465,7 @@ def _evicted_nodes(device: Device) -> Iterator[list[int]]:
         device.destroy = destroy  # type: ignore[method-assign]
 
 
-def _refuse_warm_drain(workload: Workload, settings: Settings) -> None:
+def _refuse_warm_drain(workload: AnyWorkload, settings: Settings) -> None:
     if workload.mode == "drain" and settings.warmup_steps:
         raise ValueError(
             f"warmup_steps must be 0 in mode 'drain' (there is no warm state), "
@@ -479,8 +473,22 @@ def _refuse_warm_drain(workload: Workload, settings: Settings) -> None:
         )
 
 
+def _sealed(array: np.ndarray) -> np.ndarray:
+    """Return the array read-only, as tables and traces are: one compiled version serves both."""
+    array.flags.writeable = False
+    return array
+
+
+_NO_TABLES = (_sealed(np.zeros((MAX_DRAFTS, 1))), _sealed(np.zeros((MAX_DRAFTS, 1), np.uint64)))
+_NO_TRACE = (
+    _sealed(np.zeros((0, 1))),
+    *(_sealed(np.zeros(0, np.int64)) for _ in range(3)),
+    np.uint64(1),
+)
+
+
 def _fast_run(
-    workload: Workload, key_policy: GatedPolicy, settings: Settings, profile: MachineProfile
+    workload: AnyWorkload, key_policy: GatedPolicy, settings: Settings, profile: MachineProfile
 ) -> Run:
     from verifylab.fastpath import simulate
 
@@ -495,14 +503,21 @@ def _fast_run(
         rules.baked, rules.launches, rules.rows, rules.sightings, rules.update, rules.borrow,
         rules.piecewise,
     )  # fmt: skip
-    tables = workload.tables()
+    recorded: tuple[Any, ...]
+    if isinstance(workload, TraceWorkload):
+        log_reported, accept_below = _NO_TABLES
+        recorded = workload.arrays()
+    else:
+        tables = workload.tables()
+        log_reported, accept_below = tables.log_reported, tables.accept_below
+        recorded = _NO_TRACE
     none2, none1 = np.zeros((0, 0), np.int64), np.zeros(0, np.int64)
     counts, reached, accepted = simulate(
         np.uint64(settings.seed), n, settings.steps, settings.warmup_steps,
         workload.mode == "steady", workload.output_tokens, drafts, keep, canonical,
         settings.row_budget, settings.max_width, settings.capacity, profile.gdn_layers,
-        profile.other_nodes, np.array(flags, np.int64), tables.log_reported,
-        tables.accept_below, none2, none2, none1, none1,
+        profile.other_nodes, np.array(flags, np.int64), log_reported,
+        accept_below, *recorded, none2, none2, none1, none1,
     )  # fmt: skip
     counters = Counters(reached=reached, accepted=accepted)
     for name, count in zip(SCALARS, counts, strict=True):
@@ -511,7 +526,7 @@ def _fast_run(
 
 
 def run(
-    workload: Workload,
+    workload: AnyWorkload,
     policy_name: str,
     gate: Gate | None,
     profile: MachineProfile,
@@ -565,7 +580,7 @@ def run(
 
 
 def grid(
-    workload: Workload,
+    workload: AnyWorkload,
     widths: Sequence[int],
     profile: MachineProfile,
     settings: Settings,
@@ -594,28 +609,36 @@ def grid(
     -------
     pandas.DataFrame
         One row a run: ``width, policy, min_width, spread, seed``, then every scalar counter.
+        `spread` is `TRACE_SPREAD` for a trace.
         `min_width` is -1 where the policy has none. No times: see `counters.times`.
     """
     import pandas as pd
 
     seeds = list(seeds)
     cells = []
-    for spread in spreads if spreads is not None else (workload.confidence_spread,):
-        load = replace(workload, confidence_spread=float(spread))
-        load.tables()
+    loads: list[tuple[float, AnyWorkload]] = []
+    if isinstance(workload, TraceWorkload):
+        if spreads is not None:
+            raise ValueError("spreads must be None with a trace: its confidences are what they are")
+        loads.append((TRACE_SPREAD, workload))
+    else:
+        for spread in spreads if spreads is not None else (workload.confidence_spread,):
+            loads.append((float(spread), replace(workload, confidence_spread=float(spread))))
+    for spread, load in loads:
         for width in widths:
             for name, gate in arms:
                 for seed in seeds:
-                    cells.append((load, name, gate, replace(settings, width=width, seed=seed)))
+                    chosen = replace(settings, width=width, seed=seed)
+                    cells.append((spread, load, name, gate, chosen))
 
-    def one(cell: tuple[Workload, str, Gate | None, Settings]) -> dict[str, Any]:
-        load, name, gate, chosen = cell
+    def one(cell: tuple[float, AnyWorkload, str, Gate | None, Settings]) -> dict[str, Any]:
+        spread, load, name, gate, chosen = cell
         result = run(load, name, gate, profile, chosen)
         return {
             "width": chosen.width,
             "policy": name,
             "min_width": gate.min_width if gate is not None else -1,
-            "spread": load.confidence_spread,
+            "spread": spread,
             "seed": chosen.seed,
             **result.counters.as_dict(),
         }

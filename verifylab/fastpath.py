@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from verifylab._fast_drafts import draw_trace
+from verifylab._fast_philox import philox as _philox
 from verifylab.counters import SCALARS
 from verifylab.policy import INDIRECT_NODES, Baked, Launches, Rows
 
@@ -35,26 +37,8 @@ _DEEPEST, _FILL = int(Rows.DEEPEST), int(Rows.TIER)
 
 _U32 = np.uint64(0xFFFFFFFF)
 _S32 = np.uint64(32)
-_M0 = np.uint64(0xD2511F53)
-_M1 = np.uint64(0xCD9E8D57)
-_W0 = np.uint64(0x9E3779B9)
-_W1 = np.uint64(0xBB67AE85)
 #: Digits of pi. From a small start a small word could bring the hash to 0, where lengths collide.
 _HASH_START = np.uint64(0x243F6A8885A308D3)
-
-
-@njit(cache=True, inline="always")
-def _philox(c0, c1, c2, c3, k0, k1):  # pragma: no cover - compiled
-    for r in range(10):
-        if r:
-            k0 = (k0 + _W0) & _U32
-            k1 = (k1 + _W1) & _U32
-        p0 = _M0 * c0
-        p1 = _M1 * c2
-        n0 = (p1 >> _S32) ^ c1 ^ k0
-        n2 = (p0 >> _S32) ^ c3 ^ k1
-        c0, c1, c2, c3 = n0, p1 & _U32, n2, p0 & _U32
-    return c0, c1, c2, c3
 
 
 @njit(cache=True)
@@ -371,6 +355,11 @@ def simulate(
     rules,
     log_reported,
     accept_below,
+    trace_logs,
+    trace_accepted,
+    trace_sequence,
+    trace_offsets,
+    trace_stretch,
     trace_order,
     trace_depths,
     trace_outcome,
@@ -380,10 +369,11 @@ def simulate(
 
     `drafts_at`, `keep_at` (drafts kept beyond the mandatory one, -1: all) and `canonical_at` are
     int64 and bool arrays of shape (n0 + 1,) by width. `rules` is an int64 array of the policy:
-    baked, launches, rows, sightings, update, borrow, piecewise. Trace arrays of length 0 record
-    nothing; otherwise they have one row a step: order and depths (steps, n0) filled with -1 beyond
-    the width, outcome (hits + 1000 captures + 10**6 eager + 10**9 updates + 10**12 borrowed) and
-    tokens (steps,).
+    baked, launches, rows, sightings, update, borrow, piecewise. The drafts come from the tables, or
+    where they are not empty from a trace's arrays (`TraceWorkload.arrays`). The last four arrays
+    record nothing when their length is 0; otherwise they have one row a step: order and depths
+    (steps, n0) filled with -1 beyond the width, outcome (hits + 1000 captures + 10**6 eager +
+    10**9 updates + 10**12 borrowed) and tokens (steps,).
 
     Returns
     -------
@@ -440,15 +430,29 @@ def simulate(
             accepted[:] = 0
         drafts = drafts_at[width]
         for i in range(width):
-            prefix[i] = _draw(
-                seed,
-                request[i],
-                np.uint64(position[i]),
-                drafts,
-                log_reported,
-                accept_below,
-                scores[i],
-            )
+            if len(trace_accepted):
+                prefix[i] = draw_trace(
+                    seed,
+                    request[i],
+                    np.uint64(position[i]),
+                    drafts,
+                    trace_logs,
+                    trace_accepted,
+                    trace_sequence,
+                    trace_offsets,
+                    trace_stretch,
+                    scores[i],
+                )
+            else:
+                prefix[i] = _draw(
+                    seed,
+                    request[i],
+                    np.uint64(position[i]),
+                    drafts,
+                    log_reported,
+                    accept_below,
+                    scores[i],
+                )
         if keep_at[width] >= 0:
             _select(scores, width, drafts, keep_at[width], rows)
         else:
