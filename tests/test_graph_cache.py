@@ -85,7 +85,7 @@ def test_counts_and_times_every_operation(device, ticks):
     count = device.timings.count
     assert count == {
         "record": 5, "instantiate": 5, "launch": 6, "exec_destroy": 3, "graph_destroy": 3,
-        "eager": 1,
+        "eager": 1, "update": 0,
     }  # fmt: skip
     assert all(ms >= 0.0 for ms in device.timings.total_ms.values())
     assert device.launches == 12, "replays issue nothing"
@@ -197,3 +197,35 @@ def test_nothing_is_left_after_ten_thousand_captures(kind):
     assert device.live_graphs == 0
     if kind == "fake-cuda":
         assert not device._cupy.live
+
+
+def test_second_use_runs_eager_first_and_captures_then(device, ticks):
+    cache = GraphCache(device, capacity=4, sightings=2)
+    assert [str(cache.step(k, ticks(2))) for k in "AABAB"] == [
+        "eager", "capture", "eager", "hit", "capture",
+    ]  # fmt: skip
+    cache.clear()
+
+
+def test_an_update_keeps_one_graph_a_signature(device, ticks):
+    if device.name == "cuda":
+        with pytest.raises(DeviceError, match="cudaGraphExecUpdate"):
+            device.update(device.capture(ticks(2)), ticks(2))
+        return
+    cache = GraphCache(device, capacity=4, update=True)
+    outcomes = [str(cache.step(k, ticks(2), signature="two nodes")) for k in "AABBA"]
+    assert outcomes == ["capture", "hit", "update", "hit", "update"]
+    assert len(cache) == 1 and cache.stats.updates == 2 and cache.stats.steps == 5
+    cache.clear()
+
+
+def test_borrowing_takes_the_cheapest_and_of_equals_the_latest(device, ticks):
+    cache = GraphCache(device, capacity=4)
+    for key in ("abc", "abd", "ab"):
+        cache.step(key, ticks(2))
+    cost = {"abc": 1, "abd": 1}
+    outcome = cache.step("a", ticks(2), borrow=cost.get)
+    assert (str(outcome), cache.last_key) == ("borrow", "abd")
+    assert cache.stats.borrowed == 1 and "a" not in cache
+    assert str(cache.step("x", ticks(2), borrow=lambda key: None)) == "capture"
+    cache.clear()

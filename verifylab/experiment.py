@@ -512,7 +512,7 @@ def _fast_run(
         log_reported, accept_below = tables.log_reported, tables.accept_below
         recorded = _NO_TRACE
     none2, none1 = np.zeros((0, 0), np.int64), np.zeros(0, np.int64)
-    counts, reached, accepted = simulate(
+    counts, reached, accepted = simulate(  # type: ignore[call-arg]
         np.uint64(settings.seed), n, settings.steps, settings.warmup_steps,
         workload.mode == "steady", workload.output_tokens, drafts, keep, canonical,
         settings.row_budget, settings.max_width, settings.capacity, profile.gdn_layers,
