@@ -305,6 +305,6 @@ def policy_map_figure(
         for ax in list(axes.flat)[len(maps) :]:
             ax.set_visible(False)
         figure.subplots_adjust(
-            left=0.06, right=0.985, top=0.93, bottom=0.15 / rows, wspace=0.16, hspace=0.42
+            left=0.06, right=0.985, top=0.93, bottom=0.2 / rows, wspace=0.16, hspace=0.42
         )
     return figure
