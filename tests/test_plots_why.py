@@ -70,6 +70,15 @@ def test_each_cell_of_the_map_names_its_winner(ax):
     assert len(ax.patches) == 2
 
 
+def test_a_narrow_lead_names_the_runner_up_and_no_gain_names_nobody(ax):
+    table = pd.DataFrame(
+        {"width": [2, 8], "ratio": [0.5, 0.5], "policy": ["padded", "sglang_ragged"],
+         "second": ["trtllm", "indirect"], "gain_pct": [0.2, 15.0], "lead_pct": [0.0, 0.1]}
+    )  # fmt: skip
+    plots_why.draw_policy_map(table, "ratio", ax)
+    assert texts(ax) == ["no clear\nwinner\n+0.2 %", "sglang\n= indirect\n+15.0 %"]
+
+
 def test_every_policy_has_a_colour_of_its_own():
     from verifylab.advise import CANDIDATES
     from verifylab.policy import POLICIES

@@ -84,7 +84,7 @@ def test_recorded_drafts_say_the_same():
     at = table.set_index(["drafts", "width"]).tokens_pct
     for width in (2, 8):
         assert at["recorded drafts", width] == pytest.approx(at["calibrated draws", width], abs=1.5)
-        assert abs(at["the same, confidences shuffled", width]) < 0.5
+        assert abs(at["positions independent, shuffled", width]) < 0.5
         assert at["recorded drafts", width] < -2
 
 
@@ -161,3 +161,20 @@ def test_the_map_names_the_winner_and_its_lead():
 def test_advise_refuses_widths_that_are_none_or_twice(widths):
     with pytest.raises(ValueError, match="widths must list each width once"):
         advise.advise(widths, machine=GB10)
+
+
+def test_the_published_ab_lies_between_nothing_and_the_steady_prediction():
+    table = why.against_published(why.Why(focus=[2, 4], seeds=4, steps=400)).set_index("width")
+    for width in (2, 4):
+        row = table.loc[width]
+        assert row.drain_pct < row.steady_pct < row.published_pct < 0
+        assert row.steady_low <= row.steady_pct <= row.steady_high
+        assert 0 < row.published_over_steady < 1
+    assert why.against_published(why.Why(focus=[3], seeds=2, steps=50)).empty
+
+
+def test_break_even_prices_the_lead_against_the_kernels():
+    table = why.break_even(why.Why(widths=[2, 8], seeds=4, steps=400)).set_index("width")
+    assert table.loc[8].better_arm == "canonical" and table.loc[2].better_arm == "arrangement"
+    assert table.loc[8].gdn_ms == pytest.approx(8 * 2.42)
+    assert table.loc[8].slack_ms > 5 * table.loc[2].slack_ms > 0
