@@ -178,3 +178,17 @@ def test_break_even_prices_the_lead_against_the_kernels():
     assert table.loc[8].better_arm == "canonical" and table.loc[2].better_arm == "arrangement"
     assert table.loc[8].gdn_ms == pytest.approx(8 * 2.42)
     assert table.loc[8].slack_ms > 5 * table.loc[2].slack_ms > 0
+
+
+def test_the_best_gate_is_shut_where_a_policy_has_no_captures_to_save():
+    from verifylab.experiment import Settings
+    from verifylab.workload import calibrated
+
+    table = advise.best_gates(calibrated(), [2, 8], GB10, Settings(8, steps=400), seeds=3)
+    best = table.set_index("policy")
+    assert best.loc["arrangement"].best_gate == 8 and best.loc["arrangement"].gain_8 > 5
+    assert best.loc["eager"].best_gate == 9, "eager loses the tokens and saves nothing"
+    assert (best.gain_2 < 0).all()
+    assert set(best.index) == {
+        "arrangement", "borrow", "exec_update", "eager", "capture_on_second_use",
+    }  # fmt: skip
