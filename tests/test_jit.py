@@ -42,7 +42,8 @@ def run_triple(folder):
         },
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    return done.stdout.split("\n", 1)
+    result, stats = done.stdout.split("\n", 1)
+    return result, stats
 
 
 @pytest.mark.parametrize("kind", ["nbi", "nbc"])
@@ -54,9 +55,9 @@ def test_a_damaged_cache_is_compiled_over(tmp_path, kind, kept):
     whole = file.read_bytes()
     file.write_bytes(whole[:kept])
     result, stats = run_triple(tmp_path)
-    assert result == "15" and "cache_misses={(int64,): 1}" in stats
+    assert result == "15" and "cache_misses=Counter({(int64,): 1})" in stats
     result, stats = run_triple(tmp_path)  # repaired
-    assert result == "15" and "cache_hits={(int64,): 1}" in stats
+    assert result == "15" and "cache_hits=Counter({(int64,): 1})" in stats
 
 
 def test_every_compiled_function_takes_that_way():

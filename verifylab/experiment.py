@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from verifylab.checks import whole
 from verifylab.counters import SCALARS, Counters, StepTimes, times
 from verifylab.dcut import (
     DCUT_WIDTH_CAP,
@@ -106,12 +107,7 @@ class Settings:
             "width_cap": (0, MAX_WIDTH),
         }
         for name, (low, high) in bounds.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-                raise ValueError(f"{name} must be a whole number, got {value!r}")
-            if not low <= value <= high:
-                raise ValueError(f"{name} must be from {low} to {high}, got {value}")
-            object.__setattr__(self, name, int(value))
+            object.__setattr__(self, name, whole(name, getattr(self, name), low, high))
         snap_ratio(self.ratio)
 
     def widths(self, workload: Workload) -> range:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from verifylab.checks import is_number, is_whole
 from verifylab.dcut import DEFAULT_LADDER, DraftLadder
 from verifylab.published import DataError, data_dir
 
@@ -99,7 +100,7 @@ class Workload:
 
     def __post_init__(self) -> None:
         listed = self.acceptance if isinstance(self.acceptance, (tuple, list)) else ()
-        if not listed or not all(_is_number(p) and 0 < p < 1 for p in listed):
+        if not listed or not all(is_number(p) and 0 < p < 1 for p in listed):
             raise ValueError(
                 "acceptance must list probabilities between 0 and 1 (exclusive), "
                 f"got {self.acceptance!r}"
@@ -107,18 +108,23 @@ class Workload:
         object.__setattr__(self, "acceptance", tuple(float(p) for p in listed))
         for name in ("confidence_spread", "informativeness"):
             value = getattr(self, name)
-            if not _is_number(value) or not 0 <= value <= 1:
+            if not is_number(value) or not 0 <= value <= 1:
                 raise ValueError(f"{name} must be a number from 0 to 1, got {value!r}")
-        if not _is_number(self.sharpness) or not 0 < self.sharpness < float("inf"):
+        if not is_number(self.sharpness) or not 0 < self.sharpness < float("inf"):
             raise ValueError(f"sharpness must be above 0 and finite, got {self.sharpness!r}")
         tokens = self.output_tokens
-        if not _is_whole(tokens) or not 1 <= tokens <= MAX_OUTPUT_TOKENS:
+        if not is_whole(tokens) or not 1 <= tokens <= MAX_OUTPUT_TOKENS:
             raise ValueError(
                 f"output_tokens must be a whole number from 1 to {MAX_OUTPUT_TOKENS}, "
                 f"got {tokens!r}"
             )
         if self.mode not in MODES:
             raise ValueError(f"mode must be one of {', '.join(MODES)}, got {self.mode!r}")
+        if not isinstance(self.ladder, DraftLadder):
+            raise ValueError(
+                f"ladder must be a DraftLadder (DraftLadder.parse reads '4:3,8:1'), "
+                f"got {self.ladder!r}"
+            )
         deepest = max(drafts for _, drafts in self.ladder.rungs)
         if deepest > MAX_DRAFTS:
             raise ValueError(
@@ -144,14 +150,6 @@ class Workload:
             product *= self.acceptance_at(d)
             total += product
         return total
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return _is_whole(value) or isinstance(value, (float, np.floating))
 
 
 @lru_cache(maxsize=256)
@@ -255,7 +253,7 @@ def spread_nodes(name: str = "published") -> list[float]:
     body = _stored(name)
     with _naming(name):
         nodes = body["confidence_spread"]["nodes"]
-        if not nodes or not all(_is_number(node) and 0 <= node <= 1 for node in nodes):
+        if not nodes or not all(is_number(node) and 0 <= node <= 1 for node in nodes):
             raise ValueError(f"nodes must list numbers from 0 to 1, got {nodes!r}")
     return [float(node) for node in nodes]
 
