@@ -15,7 +15,7 @@ HEAVY = ("numba", "llvmlite", "pandas", "scipy", "matplotlib", "cupy", "papermil
 #: Whatever is not named here is above all of these: a user's surface.
 FLOORS = [
     "_jit checks paths gate ordering _fast_rule key dcut keyspace slots launches published "
-    "verify_shape gdn_reference",
+    "published_schema verify_shape gdn_reference",
     "workload draws machine counters policy graph_cache device device.base device.model fit "
     "fastpath step_ops device.host device.arm device.cuda device.cuda_errors device.cuda_graph "
     "device.cuda_info",

@@ -33,6 +33,7 @@ from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
 from verifylab.keyspace import key_space
 from verifylab.machine import MachineProfile, load_profile
 from verifylab.measured import measure
+from verifylab.paths import write_files
 from verifylab.recommend import NEVER, Recommendation, recommend, recommend_measured
 from verifylab.stats import interval, paired, with_times
 from verifylab.verify_shape import SHAPES
@@ -402,16 +403,13 @@ def _arm_table(
 
 def save(result: WidthGate, folder: str | Path) -> list[Path]:
     """Write ``result.parquet`` (the gates table), the other tables as CSV, and ``summary.txt``."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    result.gates.to_parquet(folder / "result.parquet", index=False)
-    paths = [folder / "result.parquet"]
-    for name, frame in (
-        ("arms", result.arms),
-        ("differences", result.differences),
-        ("recommendation", result.recommendation.table),
-    ):
-        frame.to_csv(folder / f"{name}.csv", index=False)
-        paths.append(folder / f"{name}.csv")
-    (folder / "summary.txt").write_text(result.summary(), encoding="utf-8")
-    return [*paths, folder / "summary.txt"]
+    return write_files(
+        folder,
+        {
+            "result.parquet": result.gates.to_parquet(index=False),
+            "arms.csv": result.arms.to_csv(index=False),
+            "differences.csv": result.differences.to_csv(index=False),
+            "recommendation.csv": result.recommendation.table.to_csv(index=False),
+            "summary.txt": result.summary(),
+        },
+    )

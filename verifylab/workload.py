@@ -30,6 +30,7 @@ __all__ = [
     "calibrated",
     "confidence_tables",
     "spread_nodes",
+    "spread_residuals",
 ]
 
 #: Drafts that a slot of the pool can roll back: it keeps at most 8 snapshots.
@@ -38,6 +39,8 @@ MAX_DRAFTS = 8
 QUANTILES = 4096
 #: Longest request: its last token position must fit the 32-bit draw counter.
 MAX_OUTPUT_TOKENS = 2**31
+#: Nearest that an acceptance comes to 0 or 1: the 32-bit acceptance words tell no less apart.
+LEAST = 1e-9
 MODES = ("steady", "drain")
 #: Beta parameters from which the Beta is a normal to within its own skewness, 1 / sqrt(this) of
 #: its width; beyond it SciPy's incomplete beta function loses the digits that tell bins apart.
@@ -100,9 +103,9 @@ class Workload:
 
     def __post_init__(self) -> None:
         listed = self.acceptance if isinstance(self.acceptance, (tuple, list)) else ()
-        if not listed or not all(is_number(p) and 0 < p < 1 for p in listed):
+        if not listed or not all(map(_is_acceptance, listed)):
             raise ValueError(
-                "acceptance must list probabilities between 0 and 1 (exclusive), "
+                f"acceptance must list probabilities between 0 and 1 ({LEAST:g} away at least), "
                 f"got {self.acceptance!r}"
             )
         object.__setattr__(self, "acceptance", tuple(float(p) for p in listed))
@@ -150,6 +153,10 @@ class Workload:
             product *= self.acceptance_at(d)
             total += product
         return total
+
+
+def _is_acceptance(value: Any) -> bool:
+    return is_number(value) and LEAST <= value <= 1 - LEAST
 
 
 @lru_cache(maxsize=256)
@@ -202,7 +209,17 @@ def _bin_means(a: float, b: float, mean: float) -> tuple[np.ndarray, np.ndarray]
 def confidence_tables(
     means: tuple[float, ...], spread: float, informativeness: float, sharpness: float
 ) -> Tables:
-    """Build the tables for `means` by depth; see `Workload` for the other parameters."""
+    """Build the tables for `means` by depth; see `Workload` for the other parameters.
+
+    Raises
+    ------
+    ValueError
+        When a mean is outside what `Workload` takes.
+    """
+    if wrong := [mean for mean in means if not _is_acceptance(mean)]:
+        raise ValueError(
+            f"means must be between 0 and 1 ({LEAST:g} away at least), got {wrong[0]!r}"
+        )
     from scipy.special import log_expit, logit
 
     log_reported = np.empty((len(means), QUANTILES))
@@ -256,6 +273,42 @@ def spread_nodes(name: str = "published") -> list[float]:
         if not nodes or not all(is_number(node) and 0 <= node <= 1 for node in nodes):
             raise ValueError(f"nodes must list numbers from 0 to 1, got {nodes!r}")
     return [float(node) for node in nodes]
+
+
+def spread_residuals(name: str = "published") -> tuple[float, list[dict[str, float]]]:
+    """Return how well the fitted spread meets the ratio sweep.
+
+    Returns
+    -------
+    level : float
+        Factor on accepted drafts, fitted beside the spread.
+    residuals : list of dict
+        ``ratio, published, fitted, residual`` in tokens per step, a row a ratio.
+
+    Raises
+    ------
+    DataError
+        When the file is missing or damaged.
+    """
+    body = _stored(name)
+    with _naming(name):
+        spread = body["confidence_spread"]
+        rows = [
+            {field: _finite(f"residuals[{i}].{field}", row[field]) for field in _RESIDUAL}
+            for i, row in enumerate(spread["residuals"])
+        ]
+        if not rows:
+            raise ValueError("residuals must list one ratio or more, got none")
+        return _finite("level", spread["level"]), rows
+
+
+_RESIDUAL = ("ratio", "published", "fitted", "residual")
+
+
+def _finite(name: str, value: Any) -> float:
+    if not is_number(value) or not np.isfinite(value):
+        raise ValueError(f"{name} must be a number, got {value!r}")
+    return float(value)
 
 
 def _stored(name: str) -> Any:
