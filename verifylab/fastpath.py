@@ -682,8 +682,8 @@ def simulate(
         began = time.perf_counter()
         until = min(total, int(progress[0]) + each)
         _advance(
-            run, rates, rules, batch, known, cache, traced, recorded, counts, reached, accepted, progress,
-            until,
+            run, rates, rules, batch, known, cache, traced, recorded, counts, reached, accepted,
+            progress, until,
         )  # fmt: skip
         if slice_steps is None:
             taken = max(time.perf_counter() - began, 1e-6)
