@@ -25,7 +25,7 @@ _DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\r\n,]*")
 #: Between two objects of an array; sought backwards in a stretch of the text.
 _BETWEEN = re.compile(r"\}(?=\s*,\s*\{)")
-_STRETCH, _SOUGHT = 1 << 19, 1 << 13
+_STRETCH, _SOUGHT = 1 << 16, 1 << 12
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|["{}\[\]]', re.S)
 
 
