@@ -34,7 +34,9 @@ _KIND_PATTERNS = {
     "copy": r"Mem(cpy|set)",
     "synchronize": r"Synchronize",
 }
-_PATTERNS = {kind: re.compile(rf"(?:cuda|cu)\w{{0,8}}?(?:{p})") for kind, p in _KIND_PATTERNS.items()}
+_PATTERNS = {
+    kind: re.compile(rf"(?:cuda|cu)\w{{0,8}}?(?:{p})") for kind, p in _KIND_PATTERNS.items()
+}
 #: Kinds of CUDA calls, in the order in which a name is tried.
 KINDS = (*_PATTERNS, "other_call")
 #: Kinds that make, change or end a graph (a launch is not one).
@@ -85,7 +87,7 @@ class ProfileTables:
         self.names: dict[str, int] = {}
 
     def name(self, text: object) -> int:
-        """Number of a name."""
+        """Return the number of a name."""
         short = text[:512] if isinstance(text, str) else str(text)[:512]
         known = self.names.get(short)
         if known is None:

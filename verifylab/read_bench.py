@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -126,13 +126,17 @@ def _ladder(name: str, body: Mapping[str, Any], notes: Notes) -> Trace:
     for index, rung in enumerate(map(_mapping, _list(body["rungs"]))):
         concurrency = _number(rung.get("concurrency"))
         if not (concurrency >= 1 and concurrency == int(concurrency)):
-            notes.add("rung", f"rung {index}: concurrency {rung.get('concurrency')!r:.40}, left out")
+            notes.add(
+                "rung", f"rung {index}: concurrency {rung.get('concurrency')!r:.40}, left out"
+            )
             continue
         mine = []
         for number, rep in enumerate(map(_mapping, _list(rung.get("reps")))):
             row = {key: _number(rep.get(key)) for key in _REP}
             where = f"C={concurrency:.0f}, rep {number}"
-            computed = row["completion_tokens"] / row["wall_s"] if row["wall_s"] > 0 else float("nan")
+            computed = (
+                row["completion_tokens"] / row["wall_s"] if row["wall_s"] > 0 else float("nan")
+            )
             if _differs(computed, row["tok_s"]):
                 notes.add(
                     "tok_s", f"{where}: tok_s says {row['tok_s']:.2f}, tokens over wall time make "
@@ -154,7 +158,9 @@ def _ladder(name: str, body: Mapping[str, Any], notes: Notes) -> Trace:
             notes.add("rung", f"C={concurrency:.0f}: no readable rep, left out")
     if not rungs:
         raise TraceError(f"{name} is a ladder with 0 readable rungs")
-    about = {k: str(body[k])[:80] for k in ("label", "model", "isl", "osl", "started_utc") if k in body}
+    about = {
+        k: str(body[k])[:80] for k in ("label", "model", "isl", "osl", "started_utc") if k in body
+    }
     counts = {"rungs": len(rungs), "reps": len(reps)}
     tables = {"rungs": pd.DataFrame(rungs), "reps": pd.DataFrame(reps)}
     return Trace(FORMAT_LADDER, name, tables, counts, 0, len(reps), notes.texts(), about)
@@ -194,7 +200,7 @@ def _rung(
     }
 
 
-def _served(name: str, results: list[Mapping[str, Any]], notes: Notes) -> Trace:
+def _served(name: str, results: Sequence[Mapping[str, Any]], notes: Notes) -> Trace:
     import pandas as pd
 
     rows = []

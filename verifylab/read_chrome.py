@@ -129,7 +129,9 @@ def _keep(
     elif phase != "X":
         return
     if not (_is_number(start) and _is_number(length) and length >= 0):
-        out.notes.add("time", f"event {number:,}: ts {_short(start)}, dur {_short(length)}, left out")
+        out.notes.add(
+            "time", f"event {number:,}: ts {_short(start)}, dur {_short(length)}, left out"
+        )
         return
     arguments = event.get("args")
     arguments = arguments if type(arguments) is dict else {}
@@ -156,7 +158,7 @@ def _pair(event: dict, begun: dict[tuple[Any, Any], list[dict]], phase: str) -> 
         return None
     first = stack.pop()
     start, end = first.get("ts"), event.get("ts")
-    if not (_is_number(start) and _is_number(end)):
+    if start is None or end is None or not (_is_number(start) and _is_number(end)):
         return None
     return {**first, "ts": start, "dur": end - start}
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from verifylab.key import SENTINEL
+from verifylab.engine_log_messages import ANSI, KINDS, NEEDLES, VERIFY, Messages, key_table
 from verifylab.trace_file import (
     SPELLED_OUT,
     Limits,
@@ -33,80 +33,13 @@ from verifylab.trace_file import (
 __all__ = ["FORMAT", "NEEDLES", "read_engine_log"]
 
 FORMAT = "atlas_log"
-#: Distinct keys kept; further ones are counted as captures without a key.
-MAX_KEYS = 1_000_000
 #: A message is looked at up to here; the longest real one, 1,024 sequences, has 12 kB.
 MAX_MESSAGE = 1 << 16
 _MEMO_ENTRIES, _MEMO_BYTES = 1 << 16, 1 << 12
 #: Clock steps back that are no mere reordering of lines: a restart, or another file appended.
 _RESTART_US = 1_000_000
-_NO_KEY, _KEY_DROPPED = -1, -2
 _NO_TIME = np.iinfo(np.int64).min
-
-_ANSI = re.compile(rb"\x1b\[[0-9;]{0,16}[A-Za-z]")
 _TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?")
-_FIELD = re.compile(rb"(\w{1,24})=(\[[^\[\]]*\]|Some\(\[[^\[\]]*\]\)|[^\s,()\[\]]{1,32})")
-_WHOLE = re.compile(rb"\d{1,15}")
-_NUMBER = re.compile(rb"-?\d{1,15}(?:\.\d{1,18})?(?:[eE][-+]?\d{1,2})?")
-_LIST = re.compile(rb"(?:Some\()?\[([\d, ]*)\]\)?")
-
-
-class _Kind(NamedTuple):
-    """A message: what it starts with, its table, and its columns (name, field, whole number?)."""
-
-    needle: bytes
-    table: str
-    columns: tuple[tuple[str, bytes, bool], ...]
-
-
-def _columns(text: str) -> tuple[tuple[str, bytes, bool], ...]:
-    """``name=field:i`` or ``name:f`` and so on; the field is the name unless given."""
-    out = []
-    for item in text.split():
-        names, kind = item.split(":")
-        name, _, source = names.partition("=")
-        out.append((name, (source or name).encode(), kind == "i"))
-    return tuple(out)
-
-
-_VERIFY, _DECODE, _BORROW = 0, 1, 2
-_KINDS = (
-    _Kind(b"Captured CUDA graph for batched verify", "captures", ()),
-    _Kind(b"Captured CUDA graph for batch size", "decode_captures", _columns("size:i n:i")),
-    _Kind(b"verify graph borrow:", "borrows", _columns("n:i rows=R:i")),
-    _Kind(
-        b"batched-verify graphs [",
-        "windows",
-        _columns(
-            "steps:i n:i replay:i borrow:i capture=CAPTURE:i eager:i capture_frac:f "
-            "live_keys:i capacity:i"
-        ),
-    ),
-    _Kind(
-        b"batched-verify GDN ",
-        "fast_path",
-        _columns("run_length=n:i depth=k:i engaged:i declined:i declined_frac:f"),
-    ),
-    _Kind(
-        b"MTP D-Cut ",
-        "dcut",
-        _columns("ratio:f steps:i rows_full:i rows_kept:i kept_frac:f"),
-    ),
-    _Kind(
-        b"MTP accept ",
-        "acceptance",
-        _columns(
-            "n:i k_drafts:i verifies:i p1:f mean_na:f tok_step:f token_ratio:f span_ms:f"
-        ),
-    ),
-    _Kind(
-        b" positional: ",
-        "positional",
-        _columns("steps:i p1:f p2_uncond:f p3_uncond:f p2_cond:f p3_cond:f seq_len:i"),
-    ),
-)  # fmt: skip
-#: What the messages start with: the format is told by them.
-NEEDLES = tuple(kind.needle for kind in _KINDS)
 
 
 @dataclass(slots=True)
@@ -126,9 +59,9 @@ class _Reader:
 
     def __init__(self, notes: Notes) -> None:
         self.notes = notes
-        self.rows = [_Rows() for _ in _KINDS]
+        self.rows = [_Rows() for _ in KINDS]
         self.engines: dict[bytes, int] = {b"": 0}
-        self.keys: dict[bytes, int] = {}
+        self.messages = Messages(notes)
         self.memo: dict[bytes, int] = {}
 
     def block(self, block: LineBlock) -> None:
@@ -171,7 +104,7 @@ class _Reader:
             pick = known(message)  # an equal one may have come earlier in this block
             if pick is None:
                 rows = self.rows[kinds[i]]
-                values = self._parse(kinds[i], message, lambda at=at[i]: block.line_at(at))
+                values = self.messages.parse(kinds[i], message, partial(block.line_at, at[i]))
                 if values is None:
                     picks[i] = -1
                     continue
@@ -208,7 +141,7 @@ class _Reader:
 
     def _unusual_head(self, text: bytes) -> tuple[bytes, int]:
         """Time and engine where a prefix, colours or another message stand in the way."""
-        text = _ANSI.sub(b"", text) if b"\x1b" in text else text
+        text = ANSI.sub(b"", text) if b"\x1b" in text else text
         *_, last = (None, *_TIME.finditer(text))
         if last is None:
             return b"NaT", 0
@@ -216,63 +149,6 @@ class _Reader:
         # Only a short prefix names an engine; anything else is half a line of something.
         name = prefix.strip(b" |\t\r") if len(prefix) <= 64 and len(self.engines) < 1000 else b""
         return last.group()[:26], self.engines.setdefault(name, len(self.engines))
-
-    def _parse(
-        self, kind: int, message: bytes, line: Callable[[], int]
-    ) -> tuple[float, ...] | None:
-        if b"\x1b" in message:
-            message = _ANSI.sub(b"", message)
-        fields = dict(_FIELD.findall(message))
-        if kind == _VERIFY:
-            return self._capture(message, fields, line)
-        if kind == _DECODE:
-            fields[b"size"] = message[len(NEEDLES[_DECODE]) :].split(b"(", 1)[0].strip()
-        elif steps := re.search(rb"\[(\d{1,15}) steps", message[:64]):
-            fields.setdefault(b"steps", steps.group(1))
-        if live := re.fullmatch(rb"(\d{1,15})/(\d{1,15})", fields.get(b"live_keys", b"")):
-            fields[b"live_keys"], fields[b"capacity"] = live.groups()
-        values = tuple(_number(fields.get(f), whole) for _, f, whole in _KINDS[kind].columns)
-        if all(v != v for v in values):
-            what = _KINDS[kind].needle.decode().strip()
-            self.notes.add("cut", f"line {line():,}: a {what!r} message without readable fields")
-            return None
-        if _KINDS[kind].table == "windows":
-            steps_said, parts = values[0], sum(values[2:6])
-            if parts == parts and steps_said == steps_said and parts != steps_said:
-                self.notes.add(
-                    "sum",
-                    f"line {line():,}: replay, borrow, capture and eager make {parts:.0f}, "
-                    f"not the {steps_said:.0f} steps said",
-                )
-        return values
-
-    def _capture(
-        self, message: bytes, fields: dict[bytes, bytes], line: Callable[[], int]
-    ) -> tuple[float, ...] | None:
-        """Return (sequences, key id) of a capture."""
-        text, n = fields.get(b"key", b""), _number(fields.get(b"n"), True)
-        if text == b"None":
-            return n, _NO_KEY
-        words = _LIST.fullmatch(text)
-        if words is None:
-            self.notes.add("cut", f"line {line():,}: a capture without a readable key")
-            return None
-        digits = words.group(1).replace(b",", b" ").split()
-        key = [int(w) if len(w) <= 15 else 2**40 for w in digits]
-        problem = _key_problem(key)
-        if not problem and n == n and n != len(key) // 2:
-            problem = f"of {len(key) // 2} sequences where the line says n={n:.0f}"
-        if problem:
-            self.notes.add("key", f"line {line():,}: no key of a verify graph: {problem}")
-            return None
-        packed = np.array(key, "<u4").tobytes()
-        known = self.keys.get(packed)
-        if known is None:
-            if len(self.keys) >= MAX_KEYS:
-                self.notes.add("keys", f"line {line():,}: over {MAX_KEYS:,} keys, not kept apart")
-                return len(key) // 2, _KEY_DROPPED
-            known = self.keys[packed] = len(self.keys)
-        return len(key) // 2, known
 
     def tables(self) -> dict[str, Any]:
         """Return the tables that have rows; `captures` and `keys` always."""
@@ -286,11 +162,11 @@ class _Reader:
         ]  # fmt: skip
         segments = self._segments(joined)
         out: dict[str, Any] = {}
-        for index, kind in enumerate(_KINDS):
+        for index, kind in enumerate(KINDS):
             offsets, times, engines, picks = joined[index]
-            if not len(offsets) and index != _VERIFY:
+            if not len(offsets) and index != VERIFY:
                 continue
-            columns = kind.columns or _columns("n:i key_id:i")
+            columns = kind.columns
             frame = {
                 "offset": offsets,
                 "time": times.view("datetime64[us]"),
@@ -303,11 +179,11 @@ class _Reader:
                 frame[name] = whole_column(column) if whole else column
             out[kind.table] = pd.DataFrame(frame)
         out["captures"]["key_id"] = out["captures"]["key_id"].astype(np.int64)
-        out["keys"] = _key_table(list(self.keys))
+        out["keys"] = key_table(list(self.messages.keys))
         return out
 
     def _segments(self, joined: list[list[np.ndarray]]) -> list[np.ndarray]:
-        """Number of the run of each row: it goes up where an engine's clock goes back."""
+        """Give each row the number of its run: it goes up where an engine's clock goes back."""
         offsets, times, engines = (np.concatenate([j[i] for j in joined]) for i in range(3))
         order = np.lexsort((offsets, engines))
         segment = np.zeros(len(offsets), np.int64)
@@ -327,13 +203,6 @@ class _Reader:
         return np.split(segment, np.cumsum([len(j[0]) for j in joined])[:-1])
 
 
-def _number(text: bytes | None, whole: bool) -> float:
-    """A field as a number; NaN when it is missing, cut or no such number."""
-    if text is None or not (_WHOLE if whole else _NUMBER).fullmatch(text):
-        return float("nan")
-    return float(text)
-
-
 def _microseconds(texts: np.ndarray) -> np.ndarray:
     try:
         times = texts.astype("datetime64[us]")
@@ -347,40 +216,6 @@ def _one_time(text: bytes) -> np.datetime64:
         return np.datetime64(text.decode(), "us")
     except ValueError:
         return np.datetime64("NaT")
-
-
-def _key_problem(words: list[int]) -> str:
-    if len(words) % 2 == 0 or len(words) < 3:
-        return f"{len(words)} words, it needs 2 n + 1"
-    if words[-1] not in (SENTINEL, SENTINEL - 1):
-        return f"it ends in {words[-1]}, not in {SENTINEL} or {SENTINEL - 1}"
-    if max(words) > SENTINEL or min(words[1:-1:2]) < 1:
-        return "a word beyond 32 bits, or 0 rows"
-    return ""
-
-
-def _key_table(keys: list[bytes]) -> Any:
-    import pandas as pd
-
-    words = [np.frombuffer(key, "<u4").astype(np.int64) for key in keys]
-    slots, depths = [w[:-1:2] for w in words], [w[1:-1:2] for w in words]
-    return pd.DataFrame(
-        {
-            "key_id": np.arange(len(keys)),
-            "key": pd.Series(keys, dtype=object),
-            "n": np.array([len(s) for s in slots], np.int64),
-            "rows": np.array([d.sum() for d in depths], np.int64),
-            "slots": pd.Series(slots, dtype=object),
-            "depths": pd.Series(depths, dtype=object),
-            "canonical": np.array(
-                [
-                    bool((np.diff(s) > 0).all() and (np.diff(d) <= 0).all())
-                    for s, d in zip(slots, depths, strict=True)
-                ],
-                bool,
-            ),
-        }
-    )
 
 
 def read_engine_log(path: str | Path, *, limits: Limits | None = None) -> Trace:
@@ -422,7 +257,7 @@ def read_engine_log(path: str | Path, *, limits: Limits | None = None) -> Trace:
         size = block.offset + len(block.data)
     counts = {
         kind.table: sum(map(len, rows.offsets))
-        for kind, rows in zip(_KINDS, reader.rows, strict=True)
+        for kind, rows in zip(KINDS, reader.rows, strict=True)
     }
     counts = {name: count for name, count in counts.items() if count}
     if not counts:
@@ -433,6 +268,4 @@ def read_engine_log(path: str | Path, *, limits: Limits | None = None) -> Trace:
         )
     tables = reader.tables()
     steps = tables["windows"].steps.sum() if "windows" in tables else counts.get("captures", 0)
-    return Trace(
-        FORMAT, path.name, tables, counts, int(steps), sum(counts.values()), notes.texts()
-    )
+    return Trace(FORMAT, path.name, tables, counts, int(steps), sum(counts.values()), notes.texts())

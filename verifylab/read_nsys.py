@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from verifylab.profile_calls import ProfileTables
+from verifylab.profile_calls import Columns, ProfileTables
 from verifylab.trace_file import Notes, Trace, TraceError
 
 __all__ = ["FORMAT", "MAGIC", "read_nsys"]
@@ -90,7 +90,8 @@ class _Database:
                 rows = cursor.fetchmany(_ROWS_AT_ONCE)
             except sqlite3.Error as error:
                 self.notes.add(
-                    "damage", f"{table}: reading stopped after {many:,} rows ({error}), those are kept"
+                    "damage",
+                    f"{table}: reading stopped after {many:,} rows ({error}), those are kept",
                 )
                 return
             if not rows:
@@ -156,23 +157,22 @@ def _read(name: str, base: _Database, notes: Notes) -> Trace:
     }
     out = ProfileTables(notes)
     events, failed = 0, 0
-    wanted = ("start", "end", "nameId", "globalTid", "correlationId", "returnValue")
-    for start, end, name_id, thread, correlation, returned in base.rows(_CALLS, wanted):
+    columns = ("start", "end", "nameId", "globalTid", "correlationId", "returnValue")
+    for start, end, name_id, thread, correlation, returned in base.rows(_CALLS, columns):
         events += 1
         failed += type(returned) is int and returned != 0
         if _interval(out.calls, start, end, events, _CALLS, notes):
             out.calls.name.append(out.name(texts.get(name_id, f"call {name_id}")))
             _rest(out.calls, thread, _whole(correlation), _NAN)
-    wanted = ("start", "end", "shortName", "deviceId", "correlationId", "graphNodeId")
-    for start, end, name_id, device, correlation, node in base.rows(_KERNELS, wanted):
+    columns = ("start", "end", "shortName", "deviceId", "correlationId", "graphNodeId")
+    for start, end, name_id, device, correlation, node in base.rows(_KERNELS, columns):
         events += 1
         if _interval(out.kernels, start, end, events, _KERNELS, notes):
             out.kernels.name.append(out.name(texts.get(name_id, f"kernel {name_id}")))
             # 0 is "not part of a graph" in exports that fill the column for every kernel.
             _rest(out.kernels, device, _whole(correlation), _whole(node) if node else _NAN)
-    wanted = ("start", "end", "text", "textId", "globalTid")
     for start, end, text, text_id, thread in base.rows(
-        _NVTX, wanted, f"WHERE eventType IN {_NVTX_RANGES}"
+        _NVTX, ("start", "end", "text", "textId", "globalTid"), f"WHERE eventType IN {_NVTX_RANGES}"
     ):
         events += 1
         if _interval(out.ranges, start, end, events, _NVTX, notes):
@@ -199,14 +199,14 @@ def _read(name: str, base: _Database, notes: Notes) -> Trace:
     counts = {str(kind): int(n) for kind, n in by_kind.items() if n}
     counts |= {table: len(frame) for table, frame in tables.items() if table != "calls"}
     counts = {key: n for key, n in counts.items() if n}
-    return Trace(
-        FORMAT, name, tables, counts, counts.get("graph_launch", 0), events, notes.texts()
-    )
+    return Trace(FORMAT, name, tables, counts, counts.get("graph_launch", 0), events, notes.texts())
 
 
-def _interval(columns, start, end, number: int, table: str, notes: Notes) -> bool:  # type: ignore[no-untyped-def]
+def _interval(
+    columns: Columns, start: object, end: object, number: int, table: str, notes: Notes
+) -> bool:
     """Append an interval given in nanoseconds, as microseconds; False when it is none."""
-    if type(start) is type(end) is int and end >= start:
+    if isinstance(start, int) and isinstance(end, int) and end >= start:
         columns.start.append(start / 1e3)
         columns.length.append((end - start) / 1e3)
         return True
@@ -214,7 +214,7 @@ def _interval(columns, start, end, number: int, table: str, notes: Notes) -> boo
     return False
 
 
-def _rest(columns, lane: object, correlation: float, extra: float) -> None:  # type: ignore[no-untyped-def]
-    columns.lane.append(lane if type(lane) is int else -1)
+def _rest(columns: Columns, lane: object, correlation: float, extra: float) -> None:
+    columns.lane.append(lane if isinstance(lane, int) else -1)
     columns.correlation.append(correlation)
     columns.extra.append(extra)

@@ -91,7 +91,8 @@ class _Reader:
     def line(self, text: str, offset: int, number: int) -> None:
         """Read one line that holds one of the needles."""
         text = _ANSI.sub("", text) if "\x1b" in text else text
-        name = (_PREFIX.match(text) or [""])[1] or ""  # type: ignore[index]
+        prefix = _PREFIX.match(text)
+        name = (prefix.group(1) or "") if prefix else ""
         if len(self.engines) > 1000 and name not in self.engines:
             name = ""
         engine = self.engines.setdefault(name, _Engine())
@@ -116,8 +117,8 @@ class _Reader:
             else:
                 self.notes.add("cut", f"line {number:,}: a throughput message is cut off")
         elif "cceptance" in text:
-            length, rates = _float(_LENGTH.search(text)), _POSITIONS.search(text)
-            positions = [float(r) for r in _RATE_OF_ONE.findall(rates.group(1))] if rates else []
+            length, listed = _float(_LENGTH.search(text)), _POSITIONS.search(text)
+            positions = [float(r) for r in _RATE_OF_ONE.findall(listed[1])] if listed else []
             if length == length or positions:
                 self.acceptance.append((*at, length, positions))
         elif found := _MODE.search(text):

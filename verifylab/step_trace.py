@@ -29,6 +29,7 @@ _META = b"verifylab.step_trace"
 _REQUIRED = ("step", "slots", "depths")
 _LISTS = ("slots", "depths", "accepted", "confidences")
 _WORD_MAX = 0xFFFFFFFF
+Ints = Sequence[int] | np.ndarray
 #: Steps that are read at most, and steps held while writing or reading.
 MAX_STEPS, _BATCH = 20_000_000, 8192
 
@@ -93,12 +94,12 @@ class StepTraceWriter:
 
     def step(
         self,
-        slots: Sequence[int],
-        depths: Sequence[int],
+        slots: Ints,
+        depths: Ints,
         *,
-        accepted: Sequence[int] | None = None,
-        confidences: Sequence[Sequence[float]] | None = None,
-        verified: Sequence[int] | None = None,
+        accepted: Ints | None = None,
+        confidences: Sequence[Sequence[float]] | np.ndarray | None = None,
+        verified: Ints | None = None,
         outcome: str = "",
         time_us: int | None = None,
     ) -> None:
@@ -151,7 +152,7 @@ class StepTraceWriter:
 
 
 def _problem(row: dict[str, Any]) -> str:
-    """What is wrong with a step, in words; empty when nothing is."""
+    """Say what is wrong with a step; empty when nothing is."""
     slots, depths = row["slots"], row["depths"]
     if slots is None or depths is None:
         return "slots or depths are null"

@@ -50,7 +50,8 @@ _READERS: dict[str, Callable[[str | Path], Trace]] = {
 _LOGS = {_engine.FORMAT: _engine.NEEDLES, _vllm.FORMAT: _vllm.NEEDLES}
 #: What tells JSON formats apart, in the order in which they are tried.
 _JSON = (
-    (_chrome.FORMAT, re.compile(rb'(?<!\\)"traceEvents"\s*:|\A[\s\xef\xbb\xbf]*\[\s*\{[^{}]{0,4096}"ph"')),
+    (_chrome.FORMAT, re.compile(rb'(?<!\\)"traceEvents"\s*:')),
+    (_chrome.FORMAT, re.compile(rb'\A[\s\xef\xbb\xbf]*\[\s*\{[^{}]{0,4096}"ph"')),
     (_bench.FORMAT_LADDER, re.compile(rb'(?<!\\)"rungs"\s*:')),
     (_bench.FORMAT_SERVE, re.compile(rb'(?<!\\)"output_throughput"\s*:')),
 )  # fmt: skip

@@ -1,0 +1,196 @@
+"""What another policy or capacity would have captured, bounded from a log of captures alone.
+
+The log gives, for each window, how many steps were replayed, and for each capture its key; not
+the keys of replayed steps. Three facts bound every answer all the same.
+
+1. *Compulsory.* From a cold cache every distinct key is captured at least once.
+2. *Inclusion.* What LRU hits, a larger LRU hits too (Mattson 1970).
+3. *Merging.* If the new key is a function of the logged one, then between two uses of a new key
+   there are at most as many distinct new keys as there were logged ones between the two uses of
+   its logged key. So a logged hit stays a hit, and only logged captures can be captures.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
+from verifylab.launches import launches_per_layer
+from verifylab.machine import MachineProfile
+from verifylab.policy import GatedPolicy, KeyPolicy
+from verifylab.trace_file import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["bounds"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """One engine's run in a log: what is known of it."""
+
+    keys: Any
+    captured: int
+    hidden: int  # borrowed steps: their keys are not known, and they were no captures
+    steps: int
+    capacity: int | None
+    from_start: bool
+    all_captures: bool
+
+
+def bounds(
+    trace: Trace,
+    key_policy: KeyPolicy,
+    capacity: int = VERIFY_BATCHED_GRAPH_CAP,
+    profile: MachineProfile | None = None,
+    from_start: bool | None = None,
+) -> pd.DataFrame:
+    """Bound the captures of a policy and an LRU capacity on the steps of an engine log.
+
+    Parameters
+    ----------
+    trace : Trace
+        Of format ``atlas_log``.
+    key_policy : KeyPolicy
+        Applied to the slots and depths of every captured key.
+    capacity : int
+        Graphs; 1 or more.
+    profile : MachineProfile, optional
+        Adds ``captures_ms_low, captures_ms_high`` (modelled).
+    from_start : bool, optional
+        Whether the log begins with the engine, its cache cold. None: believed only where the
+        first window proves it (fewer live keys than the cache holds, all of them captured before
+        in this log).
+
+    Returns
+    -------
+    DataFrame
+        A row for each engine and segment: ``engine, segment, policy, capacity, steps, keys``
+        (known, under the policy)``, captures_logged, captures_low, captures_high,
+        fraction_low, fraction_high, why``. NaN where nothing can be said, with the reason.
+    """
+    import pandas as pd
+
+    if capacity < 1:
+        raise ValueError(f"capacity must be 1 or more graphs, got {capacity}")
+    captures = trace.table("captures")
+    sections = set(zip(captures.engine.astype(str), captures.segment, strict=True))
+    windows = trace.tables.get("windows")
+    if windows is not None:
+        sections |= set(zip(windows.engine.astype(str), windows.segment, strict=True))
+    rows = []
+    for engine, segment in sorted(sections):
+        section = _section(trace, engine, segment, from_start)
+        row: dict[str, Any] = {"engine": engine, "segment": segment, "policy": key_policy.name,
+                               "capacity": capacity, "steps": section.steps}  # fmt: skip
+        rows.append(row | _bound(section, key_policy, capacity, profile))
+    return pd.DataFrame(rows)
+
+
+def _section(trace: Trace, engine: str, segment: int, from_start: bool | None) -> _Section:
+    def mine(table: pd.DataFrame) -> pd.DataFrame:
+        return table[(table.engine.astype(str) == engine) & (table.segment == segment)]
+
+    import pandas as pd
+
+    captures, keys = mine(trace.table("captures")), trace.table("keys")
+    known = keys[keys.key_id.isin(captures.key_id)]
+    windows = trace.tables.get("windows")
+    windows = None if windows is None else mine(windows)
+    if windows is None or windows.empty:
+        return _Section(known, len(captures), 0, 0, None, bool(from_start), False)
+    first = windows.iloc[0]
+    before = captures[captures.offset < first.offset]
+    total = int(windows.capture.sum())
+    capacity = windows.capacity.dropna()
+    proven = pd.notna(first.live_keys) and pd.notna(first.capacity)
+    proven = proven and first.live_keys < first.capacity
+    proven = proven and first.live_keys <= before.key_id.nunique()
+    return _Section(
+        known,
+        max(total, len(captures)),
+        int(windows.borrow.sum()),
+        int(windows.steps.sum()),
+        int(capacity.max()) if len(capacity) else None,
+        bool(proven) if from_start is None else from_start,
+        len(captures) >= total and bool((captures.key_id >= 0).all()),
+    )
+
+
+def _bound(
+    section: _Section, key_policy: KeyPolicy, capacity: int, profile: MachineProfile | None
+) -> dict[str, Any]:
+    nan = float("nan")
+    nothing = {"keys": 0, "captures_logged": section.captured, "captures_low": nan,
+               "captures_high": nan, "fraction_low": nan, "fraction_high": nan}  # fmt: skip
+    if lost := _lost_pairing(section.keys, key_policy):
+        return nothing | {"why": lost}
+    new: dict[bytes | None, int] = {}
+    same = section.all_captures
+    columns = (section.keys.key, section.keys.slots, section.keys.depths)
+    for key, slots, depths in zip(*columns, strict=True):
+        plan = key_policy.step(np.asarray(slots, np.int64), np.asarray(depths, np.int64))
+        for dispatch in plan.dispatches:
+            new[dispatch.key] = int(launches_per_layer(dispatch.slots, dispatch.depths))
+            same &= dispatch.key == key
+    new.pop(None, None)
+    low = len(new) if section.from_start else max(0, len(new) - capacity)
+    reasons = [] if section.from_start else ["the log does not show the cache's cold start"]
+    high: float = section.steps if section.steps else nan
+    if not section.steps:
+        reasons.append("no window says how many steps there were")
+    if same and section.capacity is not None and capacity <= section.capacity:
+        low = section.captured  # the engine's own keys: a smaller cache captures no less
+    if section.capacity is None:
+        reasons.append("the log does not say the cache's capacity")
+    elif capacity < section.capacity:
+        reasons.append(f"less than the engine's {section.capacity} graphs: hits may be lost")
+    else:
+        high = min(high, section.captured + section.hidden) if section.steps else section.captured
+        if same and capacity == section.capacity:
+            high = low
+            reasons = ["exact: what the engine did"]
+        elif section.hidden:
+            reasons.append(f"{section.hidden} borrowed steps have keys that were not logged")
+        elif section.from_start and section.all_captures and len(new) <= capacity:
+            high = low
+            reasons.append("exact: every key is known and all fit")
+    if not section.all_captures:
+        reasons.append("captures are missing from the log, or no window counts them")
+    row = nothing | {"keys": len(new), "captures_low": float(low), "captures_high": float(high)}
+    if section.steps:
+        row |= {"fraction_low": low / section.steps, "fraction_high": high / section.steps}
+    if profile is not None and new:
+        row |= {
+            f"captures_ms_{end}": _capture_ms(profile, list(new.values()), count, capacity)
+            for end, count in (("low", low), ("high", high))
+        }
+    return row | {"why": "; ".join(reasons)}
+
+
+def _lost_pairing(keys: pd.DataFrame, key_policy: KeyPolicy) -> str:
+    """Why the policy cannot be computed from these keys; empty when it can.
+
+    A canonical engine logs re-paired depths: which sequence earned which is gone.
+    """
+    for n, mine in keys.groupby("n"):
+        mixed = mine[[len(set(d)) > 1 for d in mine.depths]]
+        if isinstance(key_policy, GatedPolicy) and key_policy.gate.canonical(int(n)):
+            continue
+        if len(mixed) >= 2 and bool(mixed.canonical.all()):
+            return (
+                f"at width {n} every key is in canonical form: own depths are lost, and "
+                f"{key_policy.name} needs them"
+            )
+    return ""
+
+
+def _capture_ms(profile: MachineProfile, launches: list[int], count: float, capacity: int) -> float:
+    nodes = int(np.mean([profile.nodes(value) for value in launches]))
+    build = sum(profile.operation_ms(op, nodes) for op in ("record", "instantiate"))
+    destroy = sum(profile.operation_ms(op, nodes) for op in ("exec_destroy", "graph_destroy"))
+    return count * build + max(count - capacity, 0) * destroy

@@ -1,0 +1,349 @@
+"""A real stream of steps through any key policy and any cache, on a machine profile.
+
+A step trace replays exactly: every step's slots and depths go through the policy, its keys
+through the cache, its counts through the profile. An engine log names only the keys that were
+captured, so from it come bounds (`bounds`), each of which is proven below it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from verifylab.counters import Counters, StepTimes, times
+from verifylab.gate import Gate
+from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
+from verifylab.machine import MachineProfile
+from verifylab.ordering import NO_SLOT
+from verifylab.policy import GatedPolicy, KeyPolicy
+from verifylab.trace_file import Trace, TraceError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "KeyCache",
+    "LruKeys",
+    "Replay",
+    "logged_keys",
+    "miss_ratio_curve",
+    "policy_keys",
+    "replay",
+    "replay_table",
+    "stack_distances",
+]
+
+
+class KeyCache(Protocol):
+    """What a replay asks of a cache; any object with this one method will do."""
+
+    def touch(self, key: Hashable) -> tuple[bool, Sequence[Hashable]]:
+        """Use `key`: whether it was there, and the keys that went to make room for it."""
+
+
+class LruKeys:
+    """Keys in a cache that evicts the one used longest ago.
+
+    Parameters
+    ----------
+    capacity : int
+        1 or more.
+    """
+
+    def __init__(self, capacity: int = VERIFY_BATCHED_GRAPH_CAP) -> None:
+        if capacity < 1:
+            raise ValueError(f"capacity must be 1 or more graphs, got {capacity}")
+        self.capacity = capacity
+        self.name = f"lru({capacity})"
+        self._keys: OrderedDict[Hashable, None] = OrderedDict()
+
+    def touch(self, key: Hashable) -> tuple[bool, Sequence[Hashable]]:
+        """See `KeyCache`."""
+        if key in self._keys:
+            self._keys.move_to_end(key)
+            return True, ()
+        evicted = []
+        if len(self._keys) >= self.capacity:
+            evicted.append(self._keys.popitem(last=False)[0])
+        self._keys[key] = None
+        return False, evicted
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What a policy and a cache would have done with the logged steps.
+
+    Attributes
+    ----------
+    policy, cache : str
+    counters : Counters
+        Cold start; no step is left out. `tokens` is the lower bound.
+    tokens_low, tokens_high : int or None
+        None: the trace does not say what was accepted. They differ where the policy verifies
+        deeper than was logged and all that was logged had been accepted.
+    times : StepTimes
+        Milliseconds, modelled.
+    """
+
+    policy: str
+    cache: str
+    counters: Counters
+    tokens_low: int | None
+    tokens_high: int | None
+    times: StepTimes
+
+    @property
+    def hit_ratio(self) -> float:
+        """Hits of all keyed dispatches; NaN when there are none."""
+        keyed = self.counters.hits + self.counters.captures
+        return self.counters.hits / keyed if keyed else float("nan")
+
+    def as_row(self) -> dict[str, Any]:
+        """Return it as a row of a table."""
+        c, total = self.counters, float(self.times.total_ms)
+        none = float("nan")
+        return {
+            "policy": self.policy,
+            "cache": self.cache,
+            "steps": c.steps,
+            "keys": c.keys_seen,
+            "hits": c.hits,
+            "captures": c.captures,
+            "evictions": c.evictions,
+            "eager": c.eager,
+            "hit_ratio": self.hit_ratio,
+            "capture_fraction": c.capture_fraction,
+            "launches_per_layer": c.launches_per_layer,
+            "captures_ms": float(self.times.captures_ms),
+            "total_ms": total,
+            "tok_s_low": none if self.tokens_low is None else self.tokens_low / total * 1e3,
+            "tok_s_high": none if self.tokens_high is None else self.tokens_high / total * 1e3,
+        }
+
+
+def _batches(trace: Trace) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], Any, Any]]:
+    """(slots, planned rows, accepted or None, verified or None) of every step with sequences."""
+    if trace.format != "step_trace":
+        raise TraceError(
+            f"{trace.source} ({trace.format}) does not hold every step, so it cannot be replayed"
+            + ("; bounds come from `log_bounds.bounds`" if trace.format == "atlas_log" else "")
+        )
+    steps = trace.table("steps")
+    columns = (steps.slots, steps.depths, steps.accepted, steps.verified)
+    for slots, depths, accepted, verified in zip(*columns, strict=True):
+        if len(slots):
+            where = np.array(slots, np.int64)
+            where[where == 0xFFFFFFFF] = NO_SLOT
+            yield where, np.array(depths, np.int64), accepted, verified
+
+
+def replay(
+    trace: Trace,
+    key_policy: KeyPolicy,
+    cache: KeyCache,
+    profile: MachineProfile,
+) -> Replay:
+    """Replay a step trace.
+
+    Parameters
+    ----------
+    trace : Trace
+        Of format ``step_trace``.
+    key_policy : KeyPolicy
+        Asked for every step: ``step(slots, rows)``.
+    cache : KeyCache
+        Fresh: a replay starts cold.
+    profile : MachineProfile
+
+    Raises
+    ------
+    TraceError
+        When the trace is of another format.
+    """
+    counters = Counters()
+    nodes_of: dict[Hashable, int] = {}
+    seen: set[Hashable] = set()
+    low = high = 0
+    known = True
+    for slots, rows, accepted, verified in _batches(trace):
+        plan = key_policy.step(slots, rows)
+        counters.steps += 1
+        counters.sequences += len(slots)
+        counters.rows += int(plan.depths.sum())
+        captured = False
+        for dispatch in plan.dispatches:
+            nodes = profile.nodes(dispatch.launches_per_layer)
+            counters.dispatches += 1
+            counters.layer_launches += dispatch.launches_per_layer
+            if dispatch.key is None:
+                counters.eager += 1
+                counters.nodes_eager += nodes
+                continue
+            seen.add(dispatch.key)
+            hit, evicted = cache.touch(dispatch.key)
+            counters.nodes_launched += nodes
+            counters.hits += hit
+            if not hit:
+                captured = True
+                counters.captures += 1
+                counters.nodes_captured += nodes
+                nodes_of[dispatch.key] = nodes
+            counters.evictions += len(evicted)
+            counters.nodes_evicted += sum(nodes_of[key] for key in evicted)
+        counters.capture_steps += captured
+        if accepted is None:
+            known = False
+            continue
+        mine = np.empty(len(slots), np.int64)
+        mine[plan.order] = plan.depths
+        least, most = _tokens(mine, np.array(accepted), rows if verified is None else verified)
+        low, high = low + least, high + most
+    counters.keys_seen = len(seen)
+    counters.tokens = low if known else 0
+    return Replay(
+        key_policy.name,
+        getattr(cache, "name", type(cache).__name__),
+        counters,
+        low if known else None,
+        high if known else None,
+        times(counters, profile),
+    )
+
+
+def _tokens(rows: NDArray[np.int64], accepted: ArrayLike, verified: ArrayLike) -> tuple[int, int]:
+    """Fewest and most tokens that a step emits when sequence i verifies ``rows[i]`` rows."""
+    accepted, drafts = np.asarray(accepted), rows - 1
+    unknown = accepted < 0
+    # All of what was verified was accepted: how far it would have gone on is not known.
+    open_ended = unknown | (accepted >= np.asarray(verified) - 1)
+    least = np.minimum(np.where(unknown, 0, accepted), drafts)
+    most = np.where(open_ended, drafts, least)
+    return int(least.sum()) + len(rows), int(most.sum()) + len(rows)
+
+
+def replay_table(
+    trace: Trace,
+    policies: Sequence[KeyPolicy],
+    caches: Sequence[Callable[[], KeyCache]],
+    profile: MachineProfile,
+) -> pd.DataFrame:
+    """Replay a step trace through every policy and cache.
+
+    Parameters
+    ----------
+    trace, profile
+        As in `replay`.
+    policies : sequence of KeyPolicy
+    caches : sequence of callable
+        Each makes a fresh cache, such as ``lambda: LruKeys(32)``.
+
+    Returns
+    -------
+    DataFrame
+        `Replay.as_row` of each, with ``captures_saved``: of the first policy's captures, in the
+        same cache.
+    """
+    import pandas as pd
+
+    rows = []
+    for make in caches:
+        of_cache = [replay(trace, p, make(), profile).as_row() for p in policies]
+        for row in of_cache:
+            row["captures_saved"] = of_cache[0]["captures"] - row["captures"]
+        rows += of_cache
+    return pd.DataFrame(rows)
+
+
+def logged_keys(trace: Trace) -> tuple[pd.DataFrame, NDArray[np.int64]]:
+    """Keys of a step trace in the arrangement form, and the key id of every keyed step.
+
+    Returns
+    -------
+    keys : DataFrame
+        As the ``keys`` of an engine log: ``key_id, key, n, rows, slots, depths, canonical``.
+    stream : ndarray of int64, shape (keyed steps,)
+    """
+    from verifylab.engine_log_messages import key_table
+
+    policy = GatedPolicy(Gate(enabled=False), name="arrangement")
+    ids: dict[bytes, int] = {}
+    stream = []
+    for slots, rows, _, _ in _batches(trace):
+        for dispatch in policy.step(slots, rows).dispatches:
+            if dispatch.key is not None:
+                stream.append(ids.setdefault(dispatch.key, len(ids)))
+    return key_table(list(ids)), np.array(stream, np.int64)
+
+
+def policy_keys(trace: Trace, key_policy: KeyPolicy) -> NDArray[np.int64]:
+    """Give the number, by first use, of the key of every keyed dispatch under a policy."""
+    ids: dict[Hashable, int] = {}
+    return np.array(
+        [
+            ids.setdefault(dispatch.key, len(ids))
+            for slots, rows, _, _ in _batches(trace)
+            for dispatch in key_policy.step(slots, rows).dispatches
+            if dispatch.key is not None
+        ],
+        np.int64,
+    )
+
+
+def stack_distances(keys: ArrayLike) -> NDArray[np.int64]:
+    """Distinct other keys between each use of a key and its use before (-1: the first use).
+
+    LRU of any capacity above the distance hits: Mattson's stack algorithm (1970), in
+    O(uses log uses) with a Fenwick tree over the uses.
+
+    Parameters
+    ----------
+    keys : array_like of int, shape (uses,)
+    """
+    keys = np.asarray(keys)
+    if keys.ndim != 1:
+        raise ValueError(f"keys must have one dimension, got shape {keys.shape}")
+    if not len(keys):
+        return np.zeros(0, np.int64)
+    from verifylab._stack import distances
+
+    _, ids = np.unique(keys, return_inverse=True)
+    return distances(ids.astype(np.int64))
+
+
+def miss_ratio_curve(keys: ArrayLike, largest: int | None = None) -> pd.DataFrame:
+    """Hits and captures of an LRU cache of every capacity, from one pass.
+
+    Parameters
+    ----------
+    keys : array_like of int, shape (uses,)
+    largest : int, optional
+        Largest capacity; default: the number of keys.
+
+    Returns
+    -------
+    DataFrame
+        ``capacity`` (1 up)``, hits, captures, miss_ratio``.
+    """
+    import pandas as pd
+
+    distance = stack_distances(keys)
+    many = int((distance < 0).sum())
+    largest = max(many, 1) if largest is None else largest
+    if largest < 1:
+        raise ValueError(f"largest must be 1 or more graphs, got {largest}")
+    within = np.bincount(distance[distance >= 0], minlength=largest)[:largest]
+    hits = np.cumsum(within)
+    captures = len(distance) - hits
+    return pd.DataFrame(
+        {
+            "capacity": np.arange(1, largest + 1),
+            "hits": hits,
+            "captures": captures,
+            "miss_ratio": captures / max(len(distance), 1),
+        }
+    )
