@@ -94,9 +94,10 @@ def profile_steps(trace: Trace, pattern: str | None = None) -> pd.DataFrame:
     chosen, how = ranges[:0], "ranges"
     for text in (pattern,) if pattern is not None else STEP_PATTERNS:
         try:
-            matching = ranges[names.str.contains(text, regex=True)]
+            wanted = re.compile(text)
         except re.error as error:
             raise TraceError(f"pattern {text!r} is no regular expression: {error}") from None
+        matching = ranges[[bool(wanted.search(name)) for name in names]]
         if len(matching) >= (1 if pattern is not None else 2):
             chosen = matching
             break

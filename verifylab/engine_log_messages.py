@@ -112,15 +112,19 @@ class Messages:
         values = tuple(_number(fields.get(f), whole) for _, f, whole in KINDS[kind].columns)
         if all(v != v for v in values):
             what = KINDS[kind].needle.decode().strip(" [:")
-            self.notes.add("cut", f"line {line():,}: a {what!r} message without readable fields")
+            self.notes.add(
+                "cut", lambda: f"line {line():,}: a {what!r} message without readable fields"
+            )
             return None
         if kind == _WINDOWS:
             said, parts = values[0], sum(values[2:6])
             if parts == parts and said == said and parts != said:
                 self.notes.add(
                     "sum",
-                    f"line {line():,}: replay, borrow, capture and eager make {parts:.0f}, "
-                    f"not the {said:.0f} steps said",
+                    lambda: (
+                        f"line {line():,}: replay, borrow, capture and eager make {parts:.0f}, "
+                        f"not the {said:.0f} steps said"
+                    ),
                 )
         return values
 
@@ -133,7 +137,7 @@ class Messages:
             return n, NO_KEY
         words = _LIST.fullmatch(text)
         if words is None:
-            self.notes.add("cut", f"line {line():,}: a capture without a readable key")
+            self.notes.add("cut", lambda: f"line {line():,}: a capture without a readable key")
             return None
         digits = words.group(1).replace(b",", b" ").split()
         key = [int(w) if len(w) <= 15 else 2**40 for w in digits]
@@ -141,13 +145,15 @@ class Messages:
         if not problem and n == n and n != len(key) // 2:
             problem = f"of {len(key) // 2} sequences where the line says n={n:.0f}"
         if problem:
-            self.notes.add("key", f"line {line():,}: no key of a verify graph: {problem}")
+            self.notes.add("key", lambda: f"line {line():,}: no key of a verify graph: {problem}")
             return None
         packed = np.array(key, "<u4").tobytes()
         known = self.keys.get(packed)
         if known is None:
             if len(self.keys) >= MAX_KEYS:
-                self.notes.add("keys", f"line {line():,}: over {MAX_KEYS:,} keys, not kept apart")
+                self.notes.add(
+                    "keys", lambda: f"line {line():,}: over {MAX_KEYS:,} keys, not kept apart"
+                )
                 return len(key) // 2, KEY_DROPPED
             known = self.keys[packed] = len(self.keys)
         return len(key) // 2, known

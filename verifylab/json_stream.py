@@ -23,6 +23,9 @@ MAX_DEPTH = 200
 
 _DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\r\n,]*")
+#: Where to go on after what is no JSON, and what shows that a value is whole.
+_NEXT = re.compile(r"[,{\]]")
+_CLOSED, _DELIMITERS = ("{", "[", '"'), (",", "]", " ", "\n", "\r", "\t")
 #: Between two objects of an array; sought backwards in a stretch of the text.
 _BETWEEN = re.compile(r"\}(?=\s*,\s*\{)")
 _STRETCH, _SOUGHT = 1 << 16, 1 << 12
@@ -83,46 +86,43 @@ def objects(blocks: Iterator[bytes], opening: re.Pattern[str], notes: Notes) -> 
             text = text[-(1 << 20) :]
     yield text[: found.end()]
     at = found.end()
-    scan = _DECODER.raw_decode
-    space = _SPACE.match
     while True:
-        at = space(text, at).end()  # type: ignore[union-attr]
+        at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
         if many := _stretch(text, at):
             yield many[0]
             at = many[1]
             continue
+        mark, where = text[at : at + 1], f"offset {offset + at:,}"
+        if mark == "]":
+            return
+        end, problem = -1, ""
         try:
-            value, end = scan(text, at)
+            value, end = _DECODER.raw_decode(text, at)
             # A number at the end of the text may go on in the next block.
-            if end < len(text) or last or text[end - 1] in '}]"':
+            if mark in _CLOSED or last or text[end : end + 1] in _DELIMITERS:
                 yield [value]
                 at = end
                 continue
+            end, problem = -1, "not JSON"
         except (ValueError, RecursionError) as error:
-            problem = error
-        if text[at : at + 1] == "]":
-            return
-        end = _end(text, at) if text[at : at + 1] in ("{", "[") else -1
+            problem = _reason(error)
+            if mark and mark in "{[":
+                end = _end(text, at)
+            elif mark and mark != '"' and (found := _NEXT.search(text, at + 1)):
+                end = found.start()
         if end >= 0:
-            notes.add("object", f"offset {offset + at:,}: {_reason(problem)}, left out")
+            notes.add("object", f"{where}: {problem}, left out")
             at = end
-        elif not last and len(text) - at < MAX_OBJECT:
+        elif last:
+            cut = "an object is cut off" if mark else "the array has no end, the file is cut off"
+            notes.add("cut", f"{where}: {cut}")
+            return
+        elif len(text) - at >= MAX_OBJECT:
+            notes.add("cut", f"{where}: an object over {MAX_OBJECT:,} characters, reading stopped")
+            return
+        else:
             offset, text, at = offset + at, text[at:], 0
             more()
-        else:
-            # Go on at the next object that looks like one, if any.
-            if at >= len(text) and last:
-                notes.add("cut", f"offset {offset + at:,}: the array has no end, the file is cut")
-                return
-            what = "cut off" if last else f"over {MAX_OBJECT:,} characters"
-            notes.add("cut", f"offset {offset + at:,}: an object is {what}, left out")
-            at = text.find('{"', at + 1)
-            while at < 0 and not last:
-                offset, text = offset + len(text), ""
-                more()
-                at = text.find('{"')
-            if at < 0:
-                return
 
 
 def _stretch(text: str, at: int) -> tuple[list[Any], int] | None:

@@ -98,12 +98,15 @@ def _section(trace: Trace, engine: str, segment: int, from_start: bool | None) -
     import pandas as pd
 
     captures, keys = mine(trace.table("captures")), trace.table("keys")
-    known = keys[keys.key_id.isin(captures.key_id)]
     windows = trace.tables.get("windows")
     windows = None if windows is None else mine(windows)
     if windows is None or windows.empty:
+        known = keys[keys.key_id.isin(captures.key_id)]
         return _Section(known, len(captures), 0, 0, None, bool(from_start), False)
     first = windows.iloc[0]
+    # Steps after the last window were not counted, so their captures are left out too.
+    captures = captures[captures.offset < windows.offset.iloc[-1]]
+    known = keys[keys.key_id.isin(captures.key_id)]
     before = captures[captures.offset < first.offset]
     total = int(windows.capture.sum())
     capacity = windows.capacity.dropna()

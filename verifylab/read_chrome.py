@@ -100,12 +100,17 @@ def _events(stream: Iterator[Any], out: ProfileTables) -> int:
     for several in stream:
         for number, event in enumerate(several, before + 1):
             try:
-                columns = columns_of.get(event.get("cat"))
+                columns, phase = columns_of.get(event.get("cat")), event.get("ph")
+                if phase == "B" or phase == "E":  # any category: an end often names none
+                    event = _pair(event, begun, phase)
+                    columns = columns_of.get(event.get("cat")) if event else None
+                elif phase != "X":
+                    continue
             except (AttributeError, TypeError):
                 out.notes.add("event", f"event {number:,} is no event, left out")
                 continue
             if columns is not None:
-                _keep(event, columns, number, out, begun)
+                _keep(event, columns, number, out)
         before += len(several)
     left = sum(map(len, begun.values()))
     if left:
@@ -113,25 +118,14 @@ def _events(stream: Iterator[Any], out: ProfileTables) -> int:
     return before
 
 
-def _keep(
-    event: dict, columns: Columns, number: int, out: ProfileTables, begun: dict[Any, list[dict]]
-) -> None:
+def _keep(event: dict, columns: Columns, number: int, out: ProfileTables) -> None:
     """Store an event of a category that is kept."""
-    name, phase = event.get("name", ""), event.get("ph")
+    name, start, length = event.get("name", ""), event.get("ts"), event.get("dur", _NAN)
     if event.get("cat") is None and not (type(name) is str and _is_call(name)):
         return
-    start, length = event.get("ts"), event.get("dur", _NAN)
-    if phase == "B" or phase == "E":
-        whole = _pair(event, begun, phase)
-        if whole is None:
-            return
-        name, start, length = whole.get("name", ""), whole["ts"], whole["dur"]
-    elif phase != "X":
-        return
     if not (_is_number(start) and _is_number(length) and length >= 0):
-        out.notes.add(
-            "time", f"event {number:,}: ts {_short(start)}, dur {_short(length)}, left out"
-        )
+        what = f"event {number:,}: ts {_short(start)}, dur {_short(length)}, left out"
+        out.notes.add("time", what)
         return
     arguments = event.get("args")
     arguments = arguments if type(arguments) is dict else {}
@@ -146,10 +140,7 @@ def _keep(
 
 def _pair(event: dict, begun: dict[tuple[Any, Any], list[dict]], phase: str) -> dict | None:
     """Match a begin with its end (``ph`` B and E): a whole event, or None until there is one."""
-    try:
-        stack = begun.setdefault((event.get("pid"), event.get("tid")), [])
-    except TypeError:
-        return None
+    stack = begun.setdefault((event.get("pid"), event.get("tid")), [])
     if phase == "B":
         if len(stack) < 10_000:
             stack.append(event)
@@ -160,7 +151,7 @@ def _pair(event: dict, begun: dict[tuple[Any, Any], list[dict]], phase: str) -> 
     start, end = first.get("ts"), event.get("ts")
     if start is None or end is None or not (_is_number(start) and _is_number(end)):
         return None
-    return {**first, "ts": start, "dur": end - start}
+    return {**first, "dur": end - start}
 
 
 def _is_call(name: str) -> bool:

@@ -80,7 +80,8 @@ class _Reader:
         ends = np.minimum(ends, at + MAX_MESSAGE)
         picks = self._messages(block, at.tolist(), ends.tolist(), kinds.tolist())
         starts = np.append(0, feeds + 1)[line]
-        starts[1:] = np.maximum(starts[1:], ends[:-1])
+        # Of two messages on a line the second's time stands within the first.
+        starts[1:] = np.maximum(starts[1:], at[:-1])
         read = np.flatnonzero(picks >= 0)
         at, kinds, picks = at[read], kinds[read], picks[read]
         times, engines = self._heads(chars, data, np.maximum(starts[read], at - 1024), at)

@@ -7,9 +7,8 @@ offset, and whatever could be read before, and after, is kept.
 
 from __future__ import annotations
 
-import gzip
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -114,12 +113,15 @@ class Notes:
         self._texts: dict[str, list[str]] = {}
         self._counts: dict[str, int] = {}
 
-    def add(self, kind: str, text: str) -> None:
-        """Note `text`, or only count it when there were enough of its `kind`."""
+    def add(self, kind: str, text: str | Callable[[], str]) -> None:
+        """Note `text`, or only count it when there were enough of its `kind`.
+
+        A callable is called only if its text is wanted: a line number may take counting.
+        """
         seen = self._counts.get(kind, 0)
         self._counts[kind] = seen + 1
         if seen < SPELLED_OUT:
-            self._texts.setdefault(kind, []).append(text)
+            self._texts.setdefault(kind, []).append(text if isinstance(text, str) else text())
 
     def more(self, kind: str, many: int) -> None:
         """Count `many` of a kind of which the first few were added in words."""
@@ -152,24 +154,19 @@ class LineBlock:
         return self.line + self.data.count(b"\n", 0, position)
 
 
-def _open(path: Path) -> tuple[IO[bytes], IO[bytes]]:
-    """Open a regular file; return (raw, decompressed), the same object when not compressed."""
+def _open(path: Path) -> IO[bytes]:
+    """Open a regular file; anything else is refused with its reason."""
     try:
         if not path.exists():
             raise TraceError(f"{path.name}: no such file")
         if not path.is_file():
             raise TraceError(f"{path.name} is not a regular file")
-        raw = path.open("rb")
-        magic = raw.read(2)
-        raw.seek(0)
+        return path.open("rb")
     except (OSError, ValueError) as error:
         if isinstance(error, TraceError):
             raise
         reason = getattr(error, "strerror", None) or error
         raise TraceError(f"{path.name} cannot be read: {reason}") from None
-    if magic == b"\x1f\x8b":
-        return raw, gzip.GzipFile(fileobj=raw)  # type: ignore[return-value]
-    return raw, raw
 
 
 def blocks(
@@ -185,37 +182,63 @@ def blocks(
     TraceError
         When the file cannot be opened.
     """
-    limits = limits or Limits()
-    raw, stream = _open(Path(path))
-    total = 0
-    with raw:
-        while True:
-            try:
-                block = stream.read(size)
-            except (EOFError, OSError, zlib.error) as error:
-                if stream is raw:
-                    notes.add("read", f"offset {total:,}: reading stopped ({error})")
-                else:
-                    notes.add(
-                        "gzip",
-                        f"offset {total:,} after decompression: the gzip data is cut off or "
-                        "damaged there; what came before is kept",
-                    )
+    with _open(Path(path)) as raw:
+        total = 0
+        try:
+            block = raw.read(size)
+            if block.startswith(b"\x1f\x8b"):
+                yield from _gunzip(block, raw, notes, size, limits or Limits())
                 return
-            if not block:
-                return
+            while block:
+                total += len(block)
+                yield block
+                block = raw.read(size)
+        except OSError as error:
+            notes.add("read", f"offset {total:,}: reading stopped ({error.strerror or error})")
+
+
+def _gunzip(
+    data: bytes, raw: IO[bytes], notes: Notes, size: int, limits: Limits
+) -> Iterator[bytes]:
+    """Decompress; unlike `gzip`, give everything that stands before the damage."""
+    total = packed = 0
+    inflate = zlib.decompressobj(31)
+    while True:
+        before = len(data)
+        try:
+            block = inflate.decompress(data, size)
+        except zlib.error:
+            break
+        if block:
             yield block
-            total += len(block)
-            if stream is not raw and (
-                total > limits.unpacked_bytes
-                or (total > limits.ratio_from_bytes and total > limits.ratio * raw.tell())
-            ):
-                notes.add(
-                    "gzip",
-                    f"offset {total:,} after decompression: the gzip data grows beyond "
-                    f"{total // max(raw.tell(), 1):,} times its size, reading stopped",
-                )
-                return
+        total += len(block)
+        data = inflate.unconsumed_tail or inflate.unused_data.lstrip(b"\0")
+        packed += before - len(data)
+        if total > limits.unpacked_bytes or (
+            total > limits.ratio_from_bytes and total > limits.ratio * packed
+        ):
+            notes.add(
+                "gzip",
+                f"offset {total:,} after decompression: {total // max(packed, 1):,} times what was "
+                "compressed, and growing: reading stopped",
+            )
+            return
+        if inflate.eof and data:
+            inflate = zlib.decompressobj(31)  # another member follows
+        elif not data and not block:
+            data = raw.read(size)
+            if inflate.eof:
+                data = data.lstrip(b"\0")
+                if not data:
+                    return
+                inflate = zlib.decompressobj(31)
+            elif not data:
+                break
+    notes.add(
+        "gzip",
+        f"offset {total:,} after decompression: the gzip data is cut off or damaged there; what "
+        "came before is kept",
+    )
 
 
 def head(path: str | Path, size: int = 1 << 16) -> bytes:
