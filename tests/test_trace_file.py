@@ -6,7 +6,7 @@ import gzip
 import io
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from verifylab import trace_file
@@ -44,6 +44,7 @@ def test_a_bomb_is_left_alone(tmp_path) -> None:
         assert "growing" in notes.texts()[0]
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=9), max_size=30), st.integers(1, 40))
 def test_line_blocks_are_the_file_cut_at_line_feeds(tmp_path_factory, lines, size) -> None:
     data = b"\n".join(line.replace(b"\n", b"") for line in lines)

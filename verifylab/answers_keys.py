@@ -74,8 +74,8 @@ def reuse(trace: Trace) -> pd.DataFrame:
     out["at_least"] = out.distance
     if trace.format != "step_trace":
         known = trace.tables.get("windows")
-        capacity = 1 if known is None else int(known.capacity.min(skipna=True) or 1)
-        out["at_least"] = capacity
+        sizes = [] if known is None else known.capacity.dropna().tolist()
+        out["at_least"] = min(sizes, default=1)
     return out
 
 

@@ -44,7 +44,7 @@ class _Section:
 
 def bounds(
     trace: Trace,
-    key_policy: KeyPolicy,
+    key_policy: KeyPolicy | GatedPolicy,
     capacity: int = VERIFY_BATCHED_GRAPH_CAP,
     profile: MachineProfile | None = None,
     from_start: bool | None = None,
@@ -125,7 +125,10 @@ def _section(trace: Trace, engine: str, segment: int, from_start: bool | None) -
 
 
 def _bound(
-    section: _Section, key_policy: KeyPolicy, capacity: int, profile: MachineProfile | None
+    section: _Section,
+    key_policy: KeyPolicy | GatedPolicy,
+    capacity: int,
+    profile: MachineProfile | None,
 ) -> dict[str, Any]:
     nan = float("nan")
     nothing = {"keys": 0, "captures_logged": section.captured, "captures_low": nan,
@@ -175,7 +178,7 @@ def _bound(
     return row | {"why": "; ".join(reasons)}
 
 
-def _lost_pairing(keys: pd.DataFrame, key_policy: KeyPolicy) -> str:
+def _lost_pairing(keys: pd.DataFrame, key_policy: KeyPolicy | GatedPolicy) -> str:
     """Why the policy cannot be computed from these keys; empty when it can.
 
     A canonical engine logs re-paired depths: which sequence earned which is gone.

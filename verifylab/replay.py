@@ -20,7 +20,7 @@ from verifylab.gate import Gate
 from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
 from verifylab.machine import MachineProfile
 from verifylab.ordering import NO_SLOT
-from verifylab.policy import GatedPolicy, KeyPolicy
+from verifylab.policy import GatedPolicy, KeyPolicy, StepPlan
 from verifylab.trace_file import Trace, TraceError
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ __all__ = [
     "KeyCache",
     "LruKeys",
     "Replay",
+    "gate_table",
     "logged_keys",
     "miss_ratio_curve",
     "policy_keys",
@@ -37,6 +38,12 @@ __all__ = [
     "replay_table",
     "stack_distances",
 ]
+
+
+#: A sequence without a slot, as a step trace writes it.
+_WITHOUT = 0xFFFFFFFF
+#: Plans kept for batches that come again.
+_PLANS = 100_000
 
 
 class KeyCache(Protocol):
@@ -137,14 +144,33 @@ def _batches(trace: Trace) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64
     columns = (steps.slots, steps.depths, steps.accepted, steps.verified)
     for slots, depths, accepted, verified in zip(*columns, strict=True):
         if len(slots):
-            where = np.array(slots, np.int64)
-            where[where == 0xFFFFFFFF] = NO_SLOT
-            yield where, np.array(depths, np.int64), accepted, verified
+            where = np.asarray(slots, np.int64)
+            if (where == _WITHOUT).any():
+                where = np.where(where == _WITHOUT, NO_SLOT, where)
+            yield where, np.asarray(depths, np.int64), accepted, verified
+
+
+def _planner(key_policy: KeyPolicy | GatedPolicy) -> Callable[..., StepPlan]:
+    """Return the policy's `step`; where it has no memory, equal batches are planned once."""
+    if not isinstance(key_policy, GatedPolicy):
+        return key_policy.step
+    plans: dict[tuple[bytes, bytes], StepPlan] = {}
+
+    def plan_of(slots: NDArray[np.int64], rows: NDArray[np.int64]) -> StepPlan:
+        same = slots.tobytes(), rows.tobytes()
+        plan = plans.get(same)
+        if plan is None:
+            plan = key_policy.step(slots, rows)
+            if len(plans) < _PLANS:
+                plans[same] = plan
+        return plan
+
+    return plan_of
 
 
 def replay(
     trace: Trace,
-    key_policy: KeyPolicy,
+    key_policy: KeyPolicy | GatedPolicy,
     cache: KeyCache,
     profile: MachineProfile,
 ) -> Replay:
@@ -170,8 +196,9 @@ def replay(
     seen: set[Hashable] = set()
     low = high = 0
     known = True
+    plan_of = _planner(key_policy)
     for slots, rows, accepted, verified in _batches(trace):
-        plan = key_policy.step(slots, rows)
+        plan = plan_of(slots, rows)
         counters.steps += 1
         counters.sequences += len(slots)
         counters.rows += int(plan.depths.sum())
@@ -228,7 +255,7 @@ def _tokens(rows: NDArray[np.int64], accepted: ArrayLike, verified: ArrayLike) -
 
 def replay_table(
     trace: Trace,
-    policies: Sequence[KeyPolicy],
+    policies: Sequence[KeyPolicy | GatedPolicy],
     caches: Sequence[Callable[[], KeyCache]],
     profile: MachineProfile,
 ) -> pd.DataFrame:
@@ -259,6 +286,35 @@ def replay_table(
     return pd.DataFrame(rows)
 
 
+def gate_table(
+    trace: Trace,
+    min_widths: Sequence[int],
+    make_cache: Callable[[], KeyCache],
+    profile: MachineProfile,
+) -> pd.DataFrame:
+    """Replay a step trace under every threshold of the gate.
+
+    Returns
+    -------
+    DataFrame
+        `Replay.as_row` of each with ``min_width``, and its gain over never canonical in percent
+        of tok/s, ``gain_low, gain_high`` (NaN without acceptance in the trace).
+    """
+    import pandas as pd
+
+    def row(gate: Gate) -> dict[str, Any]:
+        return replay(trace, GatedPolicy(gate, name="gated"), make_cache(), profile).as_row()
+
+    never = row(Gate(enabled=False))
+    rows = []
+    for threshold in min_widths:
+        at = row(Gate(threshold))
+        at["gain_low"] = 100 * (at["tok_s_low"] / never["tok_s_high"] - 1)
+        at["gain_high"] = 100 * (at["tok_s_high"] / never["tok_s_low"] - 1)
+        rows.append({"min_width": threshold} | at)
+    return pd.DataFrame(rows)
+
+
 def logged_keys(trace: Trace) -> tuple[pd.DataFrame, NDArray[np.int64]]:
     """Keys of a step trace in the arrangement form, and the key id of every keyed step.
 
@@ -270,24 +326,25 @@ def logged_keys(trace: Trace) -> tuple[pd.DataFrame, NDArray[np.int64]]:
     """
     from verifylab.engine_log_messages import key_table
 
-    policy = GatedPolicy(Gate(enabled=False), name="arrangement")
+    plan_of = _planner(GatedPolicy(Gate(enabled=False), name="arrangement"))
     ids: dict[bytes, int] = {}
     stream = []
     for slots, rows, _, _ in _batches(trace):
-        for dispatch in policy.step(slots, rows).dispatches:
+        for dispatch in plan_of(slots, rows).dispatches:
             if dispatch.key is not None:
                 stream.append(ids.setdefault(dispatch.key, len(ids)))
     return key_table(list(ids)), np.array(stream, np.int64)
 
 
-def policy_keys(trace: Trace, key_policy: KeyPolicy) -> NDArray[np.int64]:
+def policy_keys(trace: Trace, key_policy: KeyPolicy | GatedPolicy) -> NDArray[np.int64]:
     """Give the number, by first use, of the key of every keyed dispatch under a policy."""
     ids: dict[Hashable, int] = {}
+    plan_of = _planner(key_policy)
     return np.array(
         [
             ids.setdefault(dispatch.key, len(ids))
             for slots, rows, _, _ in _batches(trace)
-            for dispatch in key_policy.step(slots, rows).dispatches
+            for dispatch in plan_of(slots, rows).dispatches
             if dispatch.key is not None
         ],
         np.int64,

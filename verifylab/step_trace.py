@@ -6,7 +6,8 @@ A Parquet file with one row a step. The lists of a row run in parallel: entry i 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -189,8 +190,9 @@ def read_step_trace(path: str | Path) -> Trace:
     Returns
     -------
     Trace
-        ``steps``: the columns of `schema`; lists as Python lists, None where null. A step that
-        breaks a rule of the schema is left out, with a warning. `counts` has steps by outcome.
+        ``steps``: the columns of `schema`. Lists are arrays of int64, None where null;
+        ``confidences`` and ``time_us`` are Arrow columns. A step that breaks a rule of the schema
+        is left out, with a warning. `counts` has steps by outcome.
 
     Raises
     ------
@@ -211,18 +213,18 @@ def read_step_trace(path: str | Path) -> Trace:
             "end, so that of a file cut off nothing can be read"
         ) from None
     with file:
-        rows = _rows(path.name, file, notes)
-    if not rows:
+        frame = _frame(_batches(path.name, file, notes))
+    if frame.empty:
         trouble = "; ".join(notes.texts())
         raise TraceError(f"{path.name} has 0 readable steps" + (f" ({trouble})" if trouble else ""))
-    frame = _frame(rows)
     outcomes = frame.outcome.value_counts()
     counts = {"steps": len(frame)} | {str(k): int(n) for k, n in outcomes.items() if k}
     counts["sequences"] = int(frame.width.sum())
     return Trace(FORMAT, path.name, {"steps": frame}, counts, len(frame), len(frame), notes.texts())
 
 
-def _rows(name: str, file: Any, notes: Notes) -> list[dict[str, Any]]:
+def _batches(name: str, file: Any, notes: Notes) -> Iterator[Any]:
+    """Yield Arrow tables of the columns of `schema` that are there, with sound rows only."""
     import pyarrow as pa
 
     wanted = schema()
@@ -238,42 +240,112 @@ def _rows(name: str, file: Any, notes: Notes) -> list[dict[str, Any]]:
     if version not in (None, VERSION.encode()):
         notes.add("version", f"step trace version {version!r:.20}, this version reads {VERSION}")
     target = pa.schema([wanted.field(c) for c in columns])
-    rows: list[dict[str, Any]] = []
-    before, seen = None, 0
+    seen, before = 0, None
     try:
         for batch in file.iter_batches(_BATCH, columns=columns):
             table = pa.Table.from_batches([batch]).select(columns).cast(target)
-            for row in table.to_pylist():
-                seen += 1
-                problem = _problem(row)
-                if not problem and row["step"] is None:
-                    problem = "step is null"
-                if problem:
-                    notes.add("row", f"row {seen:,}: {problem}, left out")
-                    continue
-                if before is not None and row["step"] <= before:
-                    notes.add("order", f"row {seen:,}: step {row['step']} after step {before}")
-                before = row["step"]
-                rows.append(row)
+            table = table.combine_chunks()
+            if not _sound(table):  # rare: find out which rows, and why
+                good = []
+                for number, row in enumerate(table.to_pylist(), seen + 1):
+                    problem = "step is null" if row["step"] is None else _problem(row)
+                    if problem:
+                        notes.add("row", f"row {number:,}: {problem}, left out")
+                    else:
+                        good.append(row)
+                table = pa.Table.from_pylist(good, target).combine_chunks()
+            seen += batch.num_rows
+            if len(table):
+                steps = table["step"].to_numpy()
+                steps = steps if before is None else np.append(before, steps)
+                for back in np.flatnonzero(np.diff(steps) <= 0).tolist():
+                    notes.add("order", f"step {steps[back + 1]} comes after step {steps[back]}")
+                before = steps[-1]
+                yield table
             if seen >= MAX_STEPS:
                 notes.add("rows", f"only the first {seen:,} steps were read")
                 break
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         notes.add("damage", f"reading stopped after row {seen:,}: {_first_line(error)}")
-    return rows
 
 
-def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
+def _flat(table: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Offsets and values of a list column without nulls."""
+    column = table[name].chunk(0)
+    offsets = column.offsets.to_numpy()
+    return offsets - offsets[0], column.flatten().to_numpy(zero_copy_only=False)
+
+
+def _sound(table: Any) -> bool:
+    """Whether no row of a batch has a problem, all at once: what `_problem` says row by row."""
+    if not len(table):
+        return True
+    plain = [n for n in (*_LISTS[:3], "verified", "step", "width") if n in table.column_names]
+    full = [n for n in plain if table[n].null_count == 0]
+    if not {"step", "slots", "depths"} <= set(full):
+        return False
+    if any(table[n].null_count not in (0, len(table)) for n in plain):
+        return False
+    lists = {n: _flat(table, n) for n in full if n not in ("step", "width")}
+    for name, (offsets, values) in lists.items():
+        if not np.array_equal(offsets, lists["slots"][0]) or values.dtype.kind not in "iu":
+            return False  # float values have nulls among them
+        least = {"slots": 0, "accepted": -1}.get(name, 1)
+        if len(values) and (values.min() < least or name != "slots" and values.max() >= 2**31):
+            return False
+    offsets, slots = lists["slots"]
+    if "width" in full and not np.array_equal(table["width"].to_numpy(), np.diff(offsets)):
+        return False
+    done = lists.get("verified", lists["depths"])[1].astype(np.int64)
+    if "accepted" in lists and (lists["accepted"][1] >= done).any():
+        return False
+    row = np.repeat(np.arange(len(table)), np.diff(offsets))
+    order = np.lexsort((slots, row))
+    shared = (np.diff(slots[order].astype(np.int64)) == 0) & (np.diff(row[order]) == 0)
+    if (shared & (slots[order][1:] != _WORD_MAX)).any():
+        return False
+    if "outcome" in table.column_names:
+        said = set(table["outcome"].unique().to_pylist()) - {None}
+        if not said <= set(OUTCOMES):
+            return False
+    if "confidences" in table.column_names and table["confidences"].null_count < len(table):
+        column = table["confidences"].chunk(0)
+        lengths = np.diff(column.offsets.to_numpy())
+        present = column.is_valid().to_numpy(zero_copy_only=False)
+        return bool((lengths == np.diff(offsets))[present].all())
+    return True
+
+
+def _frame(tables: Iterator[Any]) -> pd.DataFrame:
     import pandas as pd
+    import pyarrow as pa
 
-    frame = {"step": np.array([r["step"] for r in rows], np.int64)}
-    frame["width"] = np.array([len(r["slots"]) for r in rows], np.int64)
-    out = pd.DataFrame(frame)
-    for name in (*_LISTS, "verified"):
-        out[name] = pd.Series([r.get(name) for r in rows], dtype=object)
-    out["outcome"] = pd.Series([r.get("outcome") or "" for r in rows], dtype=object)
-    out["time_us"] = pd.array([r.get("time_us") for r in rows], dtype="Int64")
-    return out
+    parts = []
+    for table in tables:
+        many = len(table)
+        part = pd.DataFrame({"step": table["step"].to_numpy()})
+        part["width"] = np.diff(_flat(table, "slots")[0]).astype(np.int64)
+        for name in (*_LISTS[:3], "verified"):
+            rows = np.full(many, None, object)
+            if name in table.column_names and table[name].null_count < many:
+                if table[name].null_count:
+                    rows[:] = [None if r is None else np.array(r) for r in table[name].to_pylist()]
+                else:
+                    offsets, values = _flat(table, name)
+                    values = values.astype(np.int64)
+                    for i, (a, b) in enumerate(itertools.pairwise(offsets.tolist())):
+                        rows[i] = values[a:b]
+            part[name] = rows
+        for name in ("confidences", "outcome", "time_us"):
+            kind = schema().field(name).type
+            column = table[name] if name in table.column_names else pa.nulls(many, kind)
+            if name == "outcome":
+                part[name] = pd.Series(column.to_pylist(), dtype=object).fillna("").astype(object)
+            else:
+                part[name] = pd.Series(column, dtype=pd.ArrowDtype(kind))
+        parts.append(part)
+    columns = ["step", "width", *_LISTS[:3], "verified", "confidences", "outcome", "time_us"]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
 
 
 def _first_line(error: BaseException) -> str:

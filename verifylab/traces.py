@@ -250,7 +250,13 @@ def load(folder: str | Path) -> list[Trace]:
 
 
 def _store(trace: Trace, folder: Path, number: int) -> dict[str, Any]:
+    import pandas as pd
+
     for name, frame in trace.tables.items():
+        # Pandas writes lists of Arrow's, but does not know their type again when it reads them.
+        lists = [c for c in frame if str(frame[c].dtype).startswith("list<")]
+        plain = {c: pd.Series(frame[c].array.__arrow_array__().to_pandas()) for c in lists}
+        frame = frame.assign(**plain)
         frame.to_parquet(folder / f"{number}_{name}.parquet", index=False)
     return {
         "source": trace.source,
