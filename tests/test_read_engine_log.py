@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import gzip
 import re
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from trace_files import DATA, capture_line, window_line
 
 from verifylab import trace_file
@@ -17,7 +20,7 @@ from verifylab.experiment import Settings, run
 from verifylab.machine import load_profile
 from verifylab.modelled_trace import engine_log_lines
 from verifylab.policy import policy
-from verifylab.read_engine_log import read_engine_log
+from verifylab.read_engine_log import _microseconds, read_engine_log
 from verifylab.trace_file import TraceError
 from verifylab.workload import calibrated
 
@@ -228,3 +231,24 @@ def test_a_file_without_messages_is_refused_in_a_sentence(tmp_path) -> None:
         read_engine_log(tmp_path / "absent")
     with pytest.raises(TraceError, match="not a regular file"):
         read_engine_log(tmp_path)
+
+
+@given(st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2999, 1, 1)), st.integers(19, 26))
+def test_times_are_numpys(moment, length) -> None:
+    text = moment.isoformat(timespec="microseconds")[:length]
+    text = text.rstrip(".")
+    got = _microseconds(np.array([text.encode()], "S26"))
+    assert got[0] == np.datetime64(text, "us").astype(np.int64)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["NaT", "", "2026-02-30T00:00:00", "2026-13-01T00:00:00", "2026-00-01T00:00:00",
+     "2026-01-00T00:00:00", "2026-01-01T24:00:00", "2026-01-01T00:60:00", "2026-01-01T00;00:00",
+     "2026-01-01T00:00:0x", "2026-01-01T00:00:00Z", "-026-01-01T00:00:00"],
+)  # fmt: skip
+def test_what_is_no_time_is_none(text) -> None:
+    good = "2026-08-17T05:46:12.004211"
+    got = _microseconds(np.array([good.encode(), text.encode()], "S26"))
+    assert got[0] == np.datetime64(good, "us").astype(np.int64)
+    assert got[1] == np.iinfo(np.int64).min
