@@ -61,7 +61,9 @@ class _Reader:
     def __init__(self, notes: Notes) -> None:
         self.notes = notes
         self.rows = [_Rows() for _ in KINDS]
-        self.engines: dict[bytes, int] = {b"": 0}
+        self.engines: dict[str, int] = {"": 0}
+        self.latest: dict[int, int] = {}
+        self.restarts: dict[int, list[int]] = {}
         self.messages = Messages(notes)
         self.memo: dict[bytes, int] = {}
 
@@ -86,6 +88,7 @@ class _Reader:
         read = np.flatnonzero(picks >= 0)
         at, kinds, picks = at[read], kinds[read], picks[read]
         times, engines = self._heads(chars, data, np.maximum(starts[read], at - 1024), at)
+        self._clock(block.offset + at, times, engines)
         for kind in np.unique(kinds):
             mine, rows = kinds == kind, self.rows[kind]
             rows.offsets.append(block.offset + at[mine])
@@ -123,7 +126,7 @@ class _Reader:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Time (microseconds) and engine of each message, from what stands before it."""
         many = len(starts)
-        texts, engines = np.full(many, b"NaT", "S26"), np.zeros(many, np.int32)
+        texts, engines = np.full(many, b"NaT", "S26"), np.zeros(many, np.int16)
         todo = np.ones(many, bool)
         for colour in (0, 4):  # plain, or behind the escape that a terminal's dimmed time has
             begin = starts + colour
@@ -149,60 +152,68 @@ class _Reader:
             return b"NaT", 0
         prefix = text[: last.start()]
         # Only a short prefix names an engine; anything else is half a line of something.
-        name = prefix.strip(b" |\t\r") if len(prefix) <= 64 and len(self.engines) < 1000 else b""
+        short = prefix if len(prefix) <= 64 and len(self.engines) < 1000 else b""
+        name = short.decode("utf-8", "replace").strip(" |\t\r")
         return last.group()[:26], self.engines.setdefault(name, len(self.engines))
 
+    def _clock(self, offsets: np.ndarray, times: np.ndarray, engines: np.ndarray) -> None:
+        """Note where an engine's clock goes back; far back is a restart."""
+        for engine in np.unique(engines).tolist():
+            mine = np.flatnonzero((engines == engine) & (times != _NO_TIME))
+            if not len(mine):
+                continue
+            t = times[mine]
+            steps = np.diff(t, prepend=self.latest.get(engine, t[0]))
+            self.latest[engine] = int(t[-1])
+            back = np.flatnonzero(steps < 0)
+            for i in back[:SPELLED_OUT].tolist():
+                self.notes.add(
+                    "clock goes back",
+                    f"offset {offsets[mine[i]]:,}: the clock goes back by {-steps[i] / 1e6:,.6f} s",
+                )
+            self.notes.more("clock goes back", len(back[SPELLED_OUT:]))
+            far = offsets[mine[steps < -_RESTART_US]].tolist()
+            self.restarts.setdefault(engine, []).extend(far)
+
     def tables(self) -> dict[str, Any]:
-        """Return the tables that have rows; `captures` and `keys` always."""
+        """Return the tables that have rows; `captures` and `keys` always. The rows are let go."""
         import pandas as pd
 
-        names = [e.decode("utf-8", "replace") for e in self.engines]
-        joined = [
-            [np.concatenate([np.zeros(0, np.int64), *parts]) for parts in
-             (rows.offsets, rows.times, rows.engines, rows.picks)]
-            for rows in self.rows
-        ]  # fmt: skip
-        segments = self._segments(joined)
         out: dict[str, Any] = {}
         for index, kind in enumerate(KINDS):
-            offsets, times, engines, picks = joined[index]
-            if not len(offsets) and index != VERIFY:
+            rows = self.rows[index]
+            if not rows.offsets and index != VERIFY:
                 continue
-            columns = kind.columns
+            offsets = _joined(rows.offsets, np.int64)
+            engines = _joined(rows.engines, np.int16)
+            segment = np.zeros(len(offsets), np.int32)
+            for engine, restarts in self.restarts.items():
+                mine = engines == engine
+                segment[mine] = np.searchsorted(restarts, offsets[mine], "right")
             frame = {
                 "offset": offsets,
-                "time": times.view("datetime64[us]"),
-                "engine": pd.Categorical.from_codes(engines.astype(np.int32), names),
-                "segment": segments[index],
+                "time": _joined(rows.times, np.int64).view("datetime64[us]"),
+                "engine": pd.Categorical.from_codes(engines, list(self.engines)),
+                "segment": segment,
             }
-            values = np.array(self.rows[index].values, float).reshape(-1, len(columns))
-            for j, (name, _, whole) in enumerate(columns):
-                column = values[picks, j]
-                frame[name] = whole_column(column) if whole else column
-            out[kind.table] = pd.DataFrame(frame)
-        out["captures"]["key_id"] = out["captures"]["key_id"].astype(np.int64)
+            values = np.array(rows.values, float).reshape(-1, len(kind.columns))
+            picks = _joined(rows.picks, np.int32)
+            for j, (name, _, whole) in enumerate(kind.columns):
+                few = values[:, j]  # equal messages share a row: pick from few, of the final type
+                if name == "key_id":
+                    frame[name] = few.astype(np.int64)[picks]
+                else:
+                    frame[name] = whole_column(few).take(picks) if whole else few[picks]
+            out[kind.table] = pd.DataFrame(frame, copy=False)
         out["keys"] = key_table(list(self.messages.keys))
         return out
 
-    def _segments(self, joined: list[list[np.ndarray]]) -> list[np.ndarray]:
-        """Give each row the number of its run: it goes up where an engine's clock goes back."""
-        offsets, times, engines = (np.concatenate([j[i] for j in joined]) for i in range(3))
-        order = np.lexsort((offsets, engines))
-        segment = np.zeros(len(offsets), np.int64)
-        for mine in np.split(order, np.flatnonzero(np.diff(engines[order])) + 1):
-            timed = mine[times[mine] != _NO_TIME]
-            steps = np.diff(times[timed])
-            back = np.flatnonzero(steps < 0)
-            for i in back[:SPELLED_OUT]:
-                self.notes.add(
-                    "clock goes back",
-                    f"offset {offsets[timed[i + 1]]:,}: the clock goes back by "
-                    f"{-steps[i] / 1e6:,.6f} s",
-                )
-            self.notes.more("clock goes back", len(back[SPELLED_OUT:]))
-            restarts = timed[1:][steps < -_RESTART_US]
-            segment[mine] = np.searchsorted(offsets[restarts], offsets[mine], "right")
-        return np.split(segment, np.cumsum([len(j[0]) for j in joined])[:-1])
+
+def _joined(parts: list[np.ndarray], dtype: Any) -> np.ndarray:
+    """Join the parts and let them go, so that a long log is not held twice."""
+    out = np.concatenate([np.zeros(0, dtype), *parts])
+    parts.clear()
+    return out
 
 
 _FORM = np.frombuffer(b"0000-00-00T00:00:00.000000", np.uint8)

@@ -35,7 +35,7 @@ _NEEDLES = (
     b"generation throughput:",
     b"cceptance",
 )
-_MAX_TEXT = 1 << 14
+_MAX_TEXT, _MEMO_ENTRIES = 1 << 14, 1 << 14
 #: Statistics kept; a log has one block of a few rows every ten seconds.
 MAX_ROWS = 5_000_000
 
@@ -86,26 +86,38 @@ class _Reader:
     settings: list[tuple] = field(default_factory=list)
     throughput: list[tuple] = field(default_factory=list)
     acceptance: list[tuple] = field(default_factory=list)
+    rows: dict[tuple, tuple] = field(default_factory=dict)
     blocks: int = 0
+    #: Rows of a block come with one head: the last one seen, and what was found in it.
+    head: str | None = None
+    found: tuple[str, str] = ("", "")
+
+    def _head(self, text: str) -> tuple[str, str]:
+        """Return clock and engine of a line, from what stands before its text."""
+        if text != self.head:
+            prefix, clock = _PREFIX.match(text), _CLOCK.search(text[:160])
+            name = (prefix.group(1) or "") if prefix else ""
+            if len(self.engines) > 1000 and name not in self.engines:
+                name = ""
+            self.head, self.found = text, (clock.group(1) if clock else "", name)
+        return self.found
 
     def line(self, text: str, offset: int, number: int) -> None:
         """Read one line that holds one of the needles."""
         text = _ANSI.sub("", text) if "\x1b" in text else text
-        prefix = _PREFIX.match(text)
-        name = (prefix.group(1) or "") if prefix else ""
-        if len(self.engines) > 1000 and name not in self.engines:
-            name = ""
-        engine = self.engines.setdefault(name, _Engine())
-        clock = found.group(1) if (found := _CLOCK.search(text[:160])) else ""
+        clock, name = self._head(text.partition("|")[0])
+        engine = self.engines.get(name)
+        if engine is None:
+            engine = self.engines[name] = _Engine()
         at = (offset, clock, name)
-        if "CUDAGraph Config Settings" in text:
+        if "|" in text:
+            self._row(engine, at, text, number)
+        elif "CUDAGraph Config Settings" in text:
             engine.mode, engine.sizes = "", ()
         elif "CUDAGraph Stats" in text:
             engine.block, engine.columns = self.blocks, _USUAL
             self.blocks += 1
             self.settings.append((*at, engine.block, engine.mode, engine.sizes))
-        elif "|" in text:
-            self._row(engine, at, text, number)
         elif found := _SIZES.search(text):
             sizes = found.group(1).replace(",", " ").split()
             engine.sizes = tuple(int(s) for s in sizes if len(s) <= 15)
@@ -125,23 +137,37 @@ class _Reader:
             engine.mode = found.group(1)
 
     def _row(self, engine: _Engine, at: tuple, text: str, number: int) -> None:
+        same = text[text.index("|") :], engine.columns
+        values = self.rows.get(same)
+        if values is None:
+            values = self._parse(engine, same[0], number)
+            if values is None:
+                return
+            if len(self.rows) < _MEMO_ENTRIES:
+                self.rows[same] = values
+        if len(self.graphs) >= MAX_ROWS:
+            self.notes.add("rows", f"line {number:,}: more than {MAX_ROWS:,} rows, not kept")
+            return
+        self.graphs.append((*at, engine.block, *values))
+
+    def _parse(self, engine: _Engine, text: str, number: int) -> tuple | None:
+        """Return (unpadded, padded, paddings, mode, count) of a row; None when it is none."""
         closed = text.rstrip().endswith("|")
-        cells = [c.strip() for c in text[text.index("|") + 1 :].rstrip(" |\r\n\t").split("|")]
+        cells = [c.strip() for c in text[1:].rstrip(" |\r\n\t").split("|")]
         if any(c.lower() in _HEADER for c in cells):
             engine.columns = tuple(_HEADER.get(c.lower(), "") for c in cells)
-            return
+            return None
         row = dict(zip(engine.columns, cells, strict=False))
         mode = row.get("runtime_mode", "").rpartition(".")[2]
         if mode not in RUNTIME_MODES:
-            return  # some other table, or text with a bar in it
-        values = [
+            return None  # some other table, or text with a bar in it
+        unpadded, padded, paddings, count = (
             int(row[c]) if _WHOLE.fullmatch(row.get(c, "")) else None
             for c in ("unpadded", "padded", "paddings", "count")
-        ]
-        unpadded, padded, paddings, count = values
+        )
         if count is None or padded is None or not closed:
             self.notes.add("cut", f"line {number:,}: a row of CUDA-graph statistics is cut off")
-            return
+            return None
         if paddings is None and unpadded is not None:
             paddings = padded - unpadded
         elif unpadded is None and paddings is not None:
@@ -152,10 +178,7 @@ class _Reader:
                 f"line {number:,}: {padded} padded tokens less {unpadded} unpadded are not "
                 f"{paddings} paddings",
             )
-        if len(self.graphs) >= MAX_ROWS:
-            self.notes.add("rows", f"line {number:,}: more than {MAX_ROWS:,} rows, not kept")
-            return
-        self.graphs.append((*at, engine.block, unpadded, padded, paddings, mode, count))
+        return unpadded, padded, paddings, mode, count
 
     def tables(self) -> dict[str, Any]:
         """Return `graphs` and `settings` always, the others where there are any."""
