@@ -18,7 +18,7 @@ from verifylab.trace_file import Notes
 __all__ = ["ANSI", "KINDS", "NEEDLES", "VERIFY", "Kind", "Messages", "key_table"]
 
 #: Distinct keys kept; further ones are counted as captures without a key.
-MAX_KEYS = 1_000_000
+MAX_KEYS = 200_000
 #: `key_id` of a capture whose step had no key, and of one beyond `MAX_KEYS`.
 NO_KEY, KEY_DROPPED = -1, -2
 

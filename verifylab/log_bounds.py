@@ -145,7 +145,9 @@ def _bound(
             same &= dispatch.key == key
     new.pop(None, None)
     low = len(new) if section.from_start else max(0, len(new) - capacity)
-    reasons = [] if section.from_start else ["the log does not show the cache's cold start"]
+    reasons = (
+        [] if section.from_start else ["it is not shown that the log begins with a cold cache"]
+    )
     high: float = section.steps if section.steps else nan
     if not section.steps:
         reasons.append("no window says how many steps there were")
@@ -165,6 +167,8 @@ def _bound(
         elif section.from_start and section.all_captures and len(new) <= capacity:
             high = low
             reasons.append("exact: every key is known and all fit")
+        elif section.all_captures and len(new) + section.capacity <= capacity:
+            high = min(high, len(new))  # with what was live before the log, all fit
     if not section.all_captures:
         reasons.append("captures are missing from the log, or no window counts them")
     row = nothing | {"keys": len(new), "captures_low": float(low), "captures_high": float(high)}
