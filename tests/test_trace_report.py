@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from trace_files import DATA, write_nsys
+from trace_files import DATA, capture_line, window_line, write_nsys
 
 from verifylab.trace_plots import report_figure
 from verifylab.trace_report import Config, find, report
@@ -70,6 +70,35 @@ def test_a_trace_without_acceptance_has_no_gate(tmp_path) -> None:
     found = report(str(path), Config([str(path)]))
     assert any("does not say what was accepted" in s for s in found.sentences)
     assert len(report_figure(found).axes) == 2
+
+
+def test_files_with_hardly_anything_in_them(tmp_path) -> None:
+    from verifylab.step_trace import StepTraceWriter
+
+    path = tmp_path / "a.log"
+    for text in (
+        window_line(200, 0, 1),
+        "batched-verify graphs [200 steps, last n=4]: replay=200",
+        "MTP accept n=4 p1=0.7",
+        "CUDAGraph Stats:",
+        "Avg generation throughput: 1.0 tokens/s",
+        "Captured CUDA graph for batched verify (n=1, key=None)",
+        capture_line(list(range(128)), [2] * 128),
+        capture_line([5], [9]),
+    ):
+        path.write_text(text + "\n")
+        report_figure(report(str(path), Config([str(path)])))
+    for slots, depths in (([], []), ([2**32 - 1], [4]), ([5], [9])):
+        with StepTraceWriter(tmp_path / "s") as trace:
+            trace.step(slots, depths, accepted=[0] * len(slots))
+        report_figure(report(str(tmp_path / "s"), Config(["s"])))
+
+
+def test_thresholds_that_cannot_be_told_apart_are_said() -> None:
+    found = report("tests/data/modelled_steps.parquet", Config(["x"]))
+    assert re.match(
+        r"Gate at 8: .*; thresholds 0, 2, 4, 8 cannot be told apart\.", found.sentences[0]
+    )
 
 
 def test_parameters_are_checked_at_once() -> None:

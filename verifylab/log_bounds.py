@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["bounds"]
 
 
+_COLUMNS = ["engine", "segment", "policy", "capacity", "steps", "keys", "captures_logged",
+            "captures_low", "captures_high", "fraction_low", "fraction_high", "why"]  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class _Section:
     """One engine's run in a log: what is known of it."""
@@ -88,7 +92,7 @@ def bounds(
         row: dict[str, Any] = {"engine": engine, "segment": segment, "policy": key_policy.name,
                                "capacity": capacity, "steps": section.steps}  # fmt: skip
         rows.append(row | _bound(section, key_policy, capacity, profile))
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=None if rows else _COLUMNS)
 
 
 def _section(trace: Trace, engine: str, segment: int, from_start: bool | None) -> _Section:

@@ -113,7 +113,10 @@ class Replay:
     def as_row(self) -> dict[str, Any]:
         """Return it as a row of a table."""
         c, total = self.counters, float(self.times.total_ms)
-        none = float("nan")
+
+        def rate(tokens: int | None) -> float:
+            return float("nan") if tokens is None or not total else tokens / total * 1e3
+
         return {
             "policy": self.policy,
             "cache": self.cache,
@@ -128,8 +131,8 @@ class Replay:
             "launches_per_layer": c.launches_per_layer,
             "captures_ms": float(self.times.captures_ms),
             "total_ms": total,
-            "tok_s_low": none if self.tokens_low is None else self.tokens_low / total * 1e3,
-            "tok_s_high": none if self.tokens_high is None else self.tokens_high / total * 1e3,
+            "tok_s_low": rate(self.tokens_low),
+            "tok_s_high": rate(self.tokens_high),
         }
 
 

@@ -60,6 +60,8 @@ def draw_bounds(bounds: pd.DataFrame, ax: Axes) -> Axes:
     ax.set_title("What the log bounds")
     if len(shown):
         ax.legend(loc="best")
+    else:
+        ax.annotate("nothing can be said", (0.5, 0.5), xycoords="axes fraction", ha="center")
     return ax
 
 
@@ -234,6 +236,8 @@ def report_figure(report: Report) -> Figure:
             lambda ax: draw_graph_api(tables["graph_api"], ax),
             lambda ax: draw_steps(tables["steps"], ax),
         ]
+    if "keys" in tables and tables["keys"].empty:
+        panels = panels[1:]
     with matplotlib.style.context(STYLE):
         width = {1: 11.0, 2: 15.0, 3: 19.0}[len(panels)]
         figure = Figure(figsize=(width, 5.6), layout="constrained")

@@ -15,6 +15,7 @@ import numpy as np
 
 from verifylab import trace_answers as answers
 from verifylab.dcut import DEFAULT_LADDER, DEFAULT_RATIO, ROW_BUDGET, DraftLadder
+from verifylab.gate import CANONICAL_KEY_MIN_WIDTH
 from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
 from verifylab.keyspace import key_space
 from verifylab.log_bounds import bounds
@@ -161,7 +162,7 @@ def _spaces(widths: list[int], config: Config) -> pd.DataFrame:
             {"width": width, "arrangement_keys": space.arrangement_keys,
              "canonical_keys": space.canonical_keys}
         )  # fmt: skip
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=["width", "arrangement_keys", "canonical_keys"])
 
 
 def _between(low: float, high: float, form: str = ",.0f") -> str:
@@ -180,16 +181,17 @@ def _engine_log(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]
         [bounds(trace, policy(p), *known) for p in POLICIES], ignore_index=True
     )
     keys = int(widths["keys"].sum())
-    words = [f"{keys:,} keys were captured, at widths {', '.join(map(str, widths.n))}."]
+    at = f", at widths {', '.join(map(str, widths.n))}" if keys else ""
+    words = [f"{keys:,} keys were captured{at}."]
     if "windows" in trace.tables:
         windows = answers.capture_windows(trace)
         tables["windows"] = windows
-        share = float(windows.capture.sum() / windows.steps.sum())
+        share = float(windows.capture.sum() / max(windows.steps.sum(), 1))
         evictions = _between(
             float(windows.evictions_low.sum()), float(windows.evictions_high.sum())
         )
         words[0] = (
-            f"{share:.1%} of {int(windows.steps.sum()):,} steps captured a graph "
+            f"{100 * share:.1f} % of {int(windows.steps.sum()):,} steps captured a graph "
             f"({keys:,} keys seen in the log)."
         )
         words.append(f"Evictions, inferred: {evictions}.")
@@ -237,25 +239,30 @@ def _step_trace(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]
     if gates.gain_low.isna().all():
         words.append("The trace does not say what was accepted, so not what re-pairing costs.")
     else:
-        best = gates.loc[gates.gain_low.idxmax()]
-        same = gates[(gates.gain_low == best.gain_low) & (gates.gain_high == best.gain_high)]
-        at = max(same.min_width)
-        if best.gain_low <= 0:
-            words.insert(
-                0, "No threshold is sure to gain on this trace: leave the canonical assignment off."
-            )
-        else:
-            words.insert(
-                0,
-                f"Gate at {at}: {_between(best.gain_low, best.gain_high, '+.1f')} % tok/s against "
-                "never canonical on these steps (modelled time).",
-            )
+        words.insert(0, _gate_words(gates))
         words.append(
             "An interval is what the trace leaves open: where a policy verifies deeper than the "
             "engine did, the acceptance there was not seen. The batches are taken as logged: under "
             "another policy requests would have ended at other steps."
         )
     return words, tables
+
+
+def _gate_words(gates: pd.DataFrame) -> str:
+    """Say which threshold these steps speak for, and which they do not tell apart from it."""
+    best = gates.loc[gates.gain_low.idxmax()]
+    if best.gain_low <= 0:
+        return "No threshold is sure to gain on this trace: leave the canonical assignment off."
+    alike = sorted(int(w) for w in gates.min_width[gates.gain_high >= best.gain_low])
+    at = CANONICAL_KEY_MIN_WIDTH if CANONICAL_KEY_MIN_WIDTH in alike else max(alike)
+    row = gates[gates.min_width == at].iloc[0]
+    words = (
+        f"Gate at {at}: {_between(row.gain_low, row.gain_high, '+.1f')} % tok/s against never "
+        "canonical on these steps (modelled time)"
+    )
+    if len(alike) > 1:
+        words += f"; thresholds {', '.join(map(str, alike))} cannot be told apart"
+    return words + "."
 
 
 def _vllm_log(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]]:
@@ -268,7 +275,7 @@ def _vllm_log(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]]:
     eager = float(modes.steps_pct[modes.runtime_mode == "NONE"].sum())
     unused = sizes["size"][sizes.never_used].tolist()
     words = [
-        f"{padding.padding.sum() / max(rows, 1):.1%} of all token rows are padding; "
+        f"{100 * padding.padding.sum() / max(rows, 1):.1f} % of all token rows are padding; "
         f"{eager:.1f} % of {int(modes.steps.sum()):,} steps ran eager.",
         f"Captured sizes never used: {', '.join(map(str, unused)) or 'none'}.",
     ]
