@@ -105,6 +105,16 @@ def test_messages_after_megabytes_of_other_text_are_found(tmp_path) -> None:
     assert found["counts"] == {"captures": 1}
 
 
+def test_messages_of_two_engines_in_one_file_are_said(tmp_path) -> None:
+    paths = every_format(tmp_path)
+    both = tmp_path / "both"
+    both.write_text(paths["atlas_log"].read_text() + "\n" + paths["vllm_log"].read_text())
+    found = traces.read(both)
+    assert found.format == "vllm_log" and found.steps == 113
+    assert "another format too (Atlas engine log)" in found.warnings[-1]
+    assert traces.read(both, "atlas_log").counts == traces.read(paths["atlas_log"]).counts
+
+
 def test_a_bare_array_and_json_with_the_events_last(tmp_path) -> None:
     path = tmp_path / "a"
     path.write_text(json.dumps(chrome_events()))

@@ -1,9 +1,13 @@
-"""Every reader on damaged, cut, mixed and random input: a Trace or one sentence, nothing else."""
+"""Every reader on damaged, cut, mixed and random input: a Trace or one sentence, nothing else.
+
+``VERIFYLAB_FUZZ=2000 pytest tests/test_traces_fuzz.py`` tries that many inputs a test.
+"""
 
 from __future__ import annotations
 
 import gzip
 import json
+import os
 import time
 
 import pytest
@@ -38,7 +42,9 @@ ANSWERS = {
 }
 FORMATS = sorted(traces.FORMATS)
 QUICK = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=int(os.environ.get("VERIFYLAB_FUZZ", "40")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 #: A reader that takes this long on a few kilobytes has a pattern that is not linear.
 SLOW_S = 10.0

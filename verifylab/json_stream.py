@@ -29,6 +29,8 @@ _CLOSED, _DELIMITERS = ("{", "[", '"'), (",", "]", " ", "\n", "\r", "\t")
 #: Between two objects of an array; sought backwards in a stretch of the text.
 _BETWEEN = re.compile(r"\}(?=\s*,\s*\{)")
 _STRETCH, _SOUGHT = 1 << 16, 1 << 12
+#: Characters kept while the array is sought.
+_KEPT = 1 << 20
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|["{}\[\]]', re.S)
 
 
@@ -79,11 +81,15 @@ def objects(blocks: Iterator[bytes], opening: re.Pattern[str], notes: Notes) -> 
 
     found = None
     while found is None:
-        if not more() and (found := opening.search(text)) is None:
-            return
-        if (found := opening.search(text)) is None and len(text) > 1 << 20:
-            offset += len(text) - (1 << 20)
-            text = text[-(1 << 20) :]
+        going = more()
+        # Of a text cut at its front only the front's first character may not begin the match.
+        found = opening.search(text, 1 if offset else 0)
+        if found is None:
+            if not going:
+                return
+            if len(text) > _KEPT:
+                offset += len(text) - _KEPT
+                text = text[-_KEPT:]
     yield text[: found.end()]
     at = found.end()
     while True:

@@ -14,6 +14,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,11 @@ def detect(path: str | Path) -> str:
     TraceError
         When it is none of them, or cannot be opened; the message says what it looks like.
     """
-    path = Path(path)
+    return _detect(Path(path))[0]
+
+
+def _detect(path: Path) -> tuple[str, str]:
+    """Return the format, and a warning when the file has messages of another one too."""
     start = head(path)
     if not start:
         raise TraceError(
@@ -79,9 +84,9 @@ def detect(path: str | Path) -> str:
             else f"{path.name} is compressed, and nothing can be decompressed from it"
         )  # fmt: skip
     if start.startswith(_nsys.MAGIC):
-        return _nsys.FORMAT
+        return _nsys.FORMAT, ""
     if start.startswith(_step.MAGIC):
-        return _step.FORMAT
+        return _step.FORMAT, ""
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise TraceError(f"{path.name} is UTF-16 text: convert it to UTF-8 first")
     looks_json = start.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
@@ -92,11 +97,14 @@ def detect(path: str | Path) -> str:
         if looks_json:
             for name, pattern in _JSON:
                 if pattern.search(data):
-                    return name
+                    return name, ""
         for name, needles in _LOGS.items():
             found[name] += sum(data.count(needle) for needle in needles)
         if any(found.values()):
-            return max(found, key=lambda name: found[name])
+            chosen = max(found, key=lambda name: found[name])
+            others = [FORMATS[n] for n, count in found.items() if count and n != chosen]
+            also = f"has messages of another format too ({', '.join(others)}): not read here"
+            return chosen, also if others else ""
         carry = data[-_OVERLAP:]
     what = "JSON or text" if looks_json else "text" if _is_text(start) else "binary data"
     raise TraceError(
@@ -125,7 +133,11 @@ def read(path: str | Path, format: str | None = None) -> Trace:
     """
     if format is not None and format not in FORMATS:
         raise TraceError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
-    return _READERS[format or detect(path)](path)
+    if format is not None:
+        return _READERS[format](path)
+    found, also = _detect(Path(path))
+    trace = _READERS[found](path)
+    return replace(trace, warnings=(*trace.warnings, also)) if also else trace
 
 
 def inspect(path: str | Path) -> dict[str, Any]:
