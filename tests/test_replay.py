@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trace_files import capture_line, window_line
 
 from verifylab import replay as rp
 from verifylab.answers_keys import keys_per_width, reuse
@@ -206,8 +207,6 @@ def test_bounds_from_the_log_hold_the_truth_from_the_trace(
 )  # fmt: skip
 def test_bounds_hold_for_any_stream(tmp_path_factory, stream, capacity, more, merge) -> None:
     """Random keys through a small LRU: log it, bound it, and compare with the truth."""
-    from trace_files import capture_line, window_line
-
     held, lines, captured = OrderedDict(), [], 0
     depths = {0: 2, 1: 3, 2: 4}
     for order in stream:
@@ -243,6 +242,29 @@ def test_a_canonical_log_says_nothing_of_the_arrangement(modelled) -> None:
     row = bounds(log, policy("arrangement")).iloc[0]
     assert np.isnan(row.captures_high) and "own depths are lost" in row.why
     assert not np.isnan(bounds(log, GatedPolicy(Gate(8))).iloc[0].captures_high)
+
+
+def test_engines_and_restarts_are_bounded_apart(tmp_path) -> None:
+    """Two engines interleaved, one of them restarted: three caches."""
+    early, late, back = (f"2026-08-17T{h:02}:00:00.000000Z" for h in (5, 6, 4))
+    lines = []
+    for name in ("a | ", "b | "):
+        lines += [
+            name + capture_line([1, 0], [4, 3], early),
+            name + capture_line([0, 1], [4, 3], early),
+        ]
+        lines.append(name + window_line(8, 2, 2, time=late))
+    lines += [
+        "a | " + capture_line([1, 0], [4, 3], back),
+        "a | " + window_line(4, 1, 1, time=early),
+    ]
+    path = tmp_path / "a.log"
+    path.write_text("\n".join(lines) + "\n")
+    table = bounds(read_engine_log(path), policy("canonical"))
+    columns = ["engine", "segment", "steps", "captures_low", "captures_high"]
+    assert table[columns].to_numpy().tolist() == [
+        ["a", 0, 10, 1, 1], ["a", 1, 5, 1, 1], ["b", 0, 10, 1, 1],
+    ]  # fmt: skip
 
 
 def test_nonsense_is_refused() -> None:

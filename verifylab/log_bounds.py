@@ -195,10 +195,10 @@ def _lost_pairing(keys: pd.DataFrame, key_policy: KeyPolicy | GatedPolicy) -> st
         mixed = mine[[len(set(d)) > 1 for d in mine.depths]]
         if isinstance(key_policy, GatedPolicy) and key_policy.gate.canonical(int(n)):
             continue
-        if len(mixed) >= 2 and bool(mixed.canonical.all()):
+        if len(mixed) and bool(mixed.canonical.all()):
             return (
-                f"at width {n} every key is in canonical form: own depths are lost, and "
-                f"{key_policy.name} needs them"
+                f"at width {n} every key of mixed depths is in canonical form, as a canonical "
+                f"engine logs them: own depths are lost then, and {key_policy.name} needs them"
             )
     return ""
 
