@@ -95,3 +95,9 @@ def test_a_file_that_cannot_be_opened(tmp_path) -> None:
         next(blocks("a\0b", Notes()))
     with pytest.raises(trace_file.TraceError, match="not a regular file"):
         next(blocks("/dev/null", Notes()))
+
+
+def test_text_of_a_foreign_file_cannot_reach_the_terminal_raw() -> None:
+    assert trace_file.plain("a\x1b[31m\nb\0\u202e c") == "a?[31m b?? c"
+    assert str(trace_file.TraceError("x\n\x1b[2J")) == "x ?[2J"
+    assert len(trace_file.plain("y" * 10_000)) == 600

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from verifylab.json_stream import load_text, salvage
-from verifylab.trace_file import Limits, Notes, Trace, TraceError, blocks
+from verifylab.trace_file import Limits, Notes, Trace, TraceError, blocks, plain
 
 __all__ = ["FORMAT_LADDER", "FORMAT_SERVE", "read_bench"]
 
@@ -159,7 +159,7 @@ def _ladder(name: str, body: Mapping[str, Any], notes: Notes) -> Trace:
     if not rungs:
         raise TraceError(f"{name} is a ladder with 0 readable rungs")
     about = {
-        k: str(body[k])[:80] for k in ("label", "model", "isl", "osl", "started_utc") if k in body
+        k: plain(body[k], 80) for k in ("label", "model", "isl", "osl", "started_utc") if k in body
     }
     counts = {"rungs": len(rungs), "reps": len(reps)}
     tables = {"rungs": pd.DataFrame(rungs), "reps": pd.DataFrame(reps)}
@@ -221,7 +221,7 @@ def _served(name: str, results: Sequence[Mapping[str, Any]], notes: Notes) -> Tr
         tok_s = computed if computed == computed else row["output_throughput"]
         rows.append({"concurrency": row["max_concurrency"], "tok_s_mean": tok_s, **row})
     first = results[0]
-    about = {k: str(first[k])[:80] for k in ("model_id", "backend", "request_rate") if k in first}
+    about = {k: plain(first[k], 80) for k in ("model_id", "backend", "request_rate") if k in first}
     tables = {"rungs": pd.DataFrame(rows)}
     return Trace(
         FORMAT_SERVE, name, tables, {"rungs": len(rows)}, 0, len(rows), notes.texts(), about

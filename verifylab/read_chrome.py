@@ -14,7 +14,7 @@ from typing import Any
 
 from verifylab.json_stream import objects
 from verifylab.profile_calls import Columns, ProfileTables, call_kind
-from verifylab.trace_file import Limits, Notes, Trace, TraceError, blocks
+from verifylab.trace_file import Limits, Notes, Trace, TraceError, blocks, plain
 
 __all__ = ["FORMAT", "OPENING", "read_chrome"]
 
@@ -180,7 +180,7 @@ def _about(before: str) -> dict[str, str]:
     try:
         facts = json.loads(body.strip().rstrip(",") + "}")
         devices = facts.get("deviceProperties") or [{}]
-        out = {"gpu": str(devices[0].get("name", ""))[:80], "gpus": str(len(devices))}
+        out = {"gpu": plain(devices[0].get("name", ""), 80), "gpus": str(len(devices))}
         return out if out["gpu"] else {}
     except (ValueError, RecursionError, TypeError, AttributeError, LookupError):
         return {}

@@ -28,6 +28,8 @@ _NAN = float("nan")
 #: Rows fetched at once, and rows of one table that are read at most.
 _ROWS_AT_ONCE = 20_000
 MAX_ROWS = 50_000_000
+#: Of a damaged file even the error's own text may be undecodable.
+_DAMAGE = (sqlite3.Error, UnicodeDecodeError, OverflowError)
 
 
 class _Database:
@@ -46,7 +48,7 @@ class _Database:
             master = self.connection.execute(
                 "SELECT name, type, sql FROM sqlite_master WHERE type IN ('table', 'view')"
             ).fetchall()
-        except sqlite3.Error as error:
+        except _DAMAGE as error:
             raise TraceError(f"{path.name} is no readable SQLite database: {error}") from None
         self.tables = set()
         for name, kind, sql in master:
@@ -81,14 +83,14 @@ class _Database:
             if "eventType" in where and "eventType" not in known:
                 where = ""
             cursor = self.connection.execute(f'SELECT {columns} FROM "{table}" {where}')
-        except sqlite3.Error as error:
+        except _DAMAGE as error:
             self.notes.add("damage", f"{table} cannot be read: {error}")
             return
         many = 0
         while True:
             try:
                 rows = cursor.fetchmany(_ROWS_AT_ONCE)
-            except sqlite3.Error as error:
+            except _DAMAGE as error:
                 self.notes.add(
                     "damage",
                     f"{table}: reading stopped after {many:,} rows ({error}), those are kept",
@@ -134,7 +136,7 @@ def read_nsys(path: str | Path) -> Trace:
     base = _Database(path, notes)
     try:
         return _read(path.name, base, notes)
-    except sqlite3.Error as error:  # a page that even the checks above did not survive
+    except _DAMAGE as error:  # a page that even the checks above did not survive
         raise TraceError(f"{path.name} is a damaged SQLite database: {error}") from None
     finally:
         base.connection.close()

@@ -30,6 +30,7 @@ __all__ = [
     "head",
     "hits",
     "line_blocks",
+    "plain",
     "whole_column",
 ]
 
@@ -41,8 +42,17 @@ MAX_LINE = 1 << 20
 SPELLED_OUT = 5
 
 
+def plain(text: object, most: int = 600) -> str:
+    """Return text of a foreign file as one printable line, safe to show on a terminal."""
+    line = " ".join(str(text)[: 2 * most].split())
+    return "".join(c if c.isprintable() else "?" for c in line)[:most]
+
+
 class TraceError(ValueError):
     """A file cannot be read as a trace at all; the message says why, in one sentence."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(plain(message, 1000))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +131,8 @@ class Notes:
         seen = self._counts.get(kind, 0)
         self._counts[kind] = seen + 1
         if seen < SPELLED_OUT:
-            self._texts.setdefault(kind, []).append(text if isinstance(text, str) else text())
+            words = plain(text if isinstance(text, str) else text())
+            self._texts.setdefault(kind, []).append(words)
 
     def more(self, kind: str, many: int) -> None:
         """Count `many` of a kind of which the first few were added in words."""
