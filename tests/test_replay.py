@@ -16,10 +16,12 @@ from verifylab.experiment import Settings, run
 from verifylab.gate import Gate
 from verifylab.log_bounds import bounds
 from verifylab.machine import load_profile
+from verifylab.miss_ratio import miss_ratio_curve, stack_distances
 from verifylab.modelled_trace import engine_log_lines, write_step_trace
 from verifylab.policy import GatedPolicy, policy
 from verifylab.read_engine_log import read_engine_log
-from verifylab.step_trace import StepTraceWriter, read_step_trace
+from verifylab.read_step_trace import read_step_trace
+from verifylab.step_trace import StepTraceWriter
 from verifylab.trace_file import TraceError
 from verifylab.workload import calibrated
 
@@ -63,10 +65,10 @@ def modelled(tmp_path_factory):
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 9), max_size=80), st.integers(1, 12))
 def test_stack_distances_and_curve_are_lru_exactly(keys, capacity) -> None:
-    curve = rp.miss_ratio_curve(np.array(keys, np.int64), 12)
+    curve = miss_ratio_curve(np.array(keys, np.int64), 12)
     assert curve.hits[capacity - 1] == brute_lru(keys, capacity)
     assert (curve.hits + curve.captures == len(keys)).all()
-    distance = rp.stack_distances(np.array(keys, np.int64))
+    distance = stack_distances(np.array(keys, np.int64))
     for i, key in enumerate(keys):
         before = max((j for j in range(i) if keys[j] == key), default=None)
         want = -1 if before is None else len(set(keys[before + 1 : i]))
@@ -101,7 +103,7 @@ def test_what_the_engine_said_of_its_steps_agrees(modelled) -> None:
     assert table["keys"][0] == truth.counters.keys_seen and table.uses[0] == 600
     again = reuse(trace)
     assert (again.distance < 32).sum() == truth.counters.hits
-    curve = rp.miss_ratio_curve(rp.policy_keys(trace, policy("arrangement")))
+    curve = miss_ratio_curve(rp.policy_keys(trace, policy("arrangement")))
     assert curve.captures[31] == truth.counters.captures
 
 
@@ -271,7 +273,7 @@ def test_nonsense_is_refused() -> None:
     with pytest.raises(ValueError, match="capacity must be 1 or more"):
         rp.LruKeys(0)
     with pytest.raises(ValueError, match="largest must be 1"):
-        rp.miss_ratio_curve([1], 0)
+        miss_ratio_curve([1], 0)
     with pytest.raises(ValueError, match="one dimension"):
-        rp.stack_distances([[1]])
-    assert len(rp.stack_distances([])) == 0
+        stack_distances([[1]])
+    assert len(stack_distances([])) == 0

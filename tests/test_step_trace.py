@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from verifylab import read_step_trace as reader
 from verifylab import step_trace
-from verifylab.step_trace import StepTraceWriter, read_step_trace, schema
+from verifylab.read_step_trace import read_step_trace
+from verifylab.step_trace import StepTraceWriter, schema
 from verifylab.trace_file import TraceError
 
 DOC = Path(__file__).parent.parent / "docs" / "step_trace.md"
@@ -137,8 +139,8 @@ def test_the_quick_check_agrees_with_the_one_by_row() -> None:
     good, bad = bad_rows()
     for row in [good, *bad]:
         table = pa.Table.from_pylist([row], schema()).combine_chunks()
-        said = step_trace._problem(table.to_pylist()[0]) or ("" if row["step"] is not None else "x")
-        assert step_trace._sound(table) == (not said), row
+        said = step_trace.problem(table.to_pylist()[0]) or ("" if row["step"] is not None else "x")
+        assert reader._sound(table) == (not said), row
 
 
 def test_other_integer_widths_extra_columns_and_no_metadata(tmp_path) -> None:

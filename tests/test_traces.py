@@ -204,3 +204,20 @@ def test_the_commands(tmp_path, main, monkeypatch) -> None:
     assert again.exit_code == 2 and again.stderr.startswith("error: atlas_engine exists already")
     result = main("import", DATA / "atlas_engine.log", "--out", "r", "--json")
     assert json.loads(result.stdout)["out"] == "r"
+
+
+def test_the_document_names_every_format_and_its_example_runs(tmp_path, monkeypatch) -> None:
+    text = (Path(__file__).parent.parent / "docs" / "traces.md").read_text()
+    for word in (
+        "Atlas engine log",
+        "vLLM log",
+        "Kineto",
+        "Nsight",
+        "ladder",
+        "serve",
+        "step trace",
+    ):
+        assert word in text
+    shutil.copy(DATA / "atlas_engine.log", tmp_path / "engine.log")
+    monkeypatch.chdir(tmp_path)
+    exec(text.split("```python\n")[1].split("```")[0], {})

@@ -65,7 +65,7 @@ def reuse(trace: Trace) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from verifylab.replay import stack_distances
+    from verifylab.miss_ratio import stack_distances
 
     _, stream = _key_stream(trace)
     distance = stack_distances(stream)

@@ -20,9 +20,10 @@ from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
 from verifylab.keyspace import key_space
 from verifylab.log_bounds import bounds
 from verifylab.machine import MachineProfile, load_profile
+from verifylab.miss_ratio import miss_ratio_curve
 from verifylab.policy import policy
 from verifylab.published import data_dir
-from verifylab.replay import LruKeys, gate_table, miss_ratio_curve, policy_keys, replay_table
+from verifylab.replay import LruKeys, gate_table, policy_keys, replay_table
 from verifylab.trace_file import Trace, TraceError
 from verifylab.traces import FORMATS, read
 

@@ -23,6 +23,7 @@ from verifylab import read_bench as _bench
 from verifylab import read_chrome as _chrome
 from verifylab import read_engine_log as _engine
 from verifylab import read_nsys as _nsys
+from verifylab import read_step_trace as _read_step
 from verifylab import read_vllm_log as _vllm
 from verifylab import step_trace as _step
 from verifylab.trace_file import Notes, Trace, TraceError, blocks, head
@@ -46,7 +47,7 @@ _READERS: dict[str, Callable[[str | Path], Trace]] = {
     _nsys.FORMAT: _nsys.read_nsys,
     _bench.FORMAT_LADDER: _bench.read_bench,
     _bench.FORMAT_SERVE: _bench.read_bench,
-    _step.FORMAT: _step.read_step_trace,
+    _step.FORMAT: _read_step.read_step_trace,
 }
 _LOGS = {_engine.FORMAT: _engine.NEEDLES, _vllm.FORMAT: _vllm.NEEDLES}
 #: What tells JSON formats apart, in the order in which they are tried.
