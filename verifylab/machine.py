@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any
 
 import numpy as np
@@ -33,22 +34,44 @@ COEFFICIENTS: dict[str, str] = {
     "record_per_node_us": "us a node captured",
     "instantiate_base_ms": "ms a capture",
     "instantiate_per_node_us": "us a node captured",
+    "update_base_ms": "ms an update",
+    "update_per_node_us": "us a node updated",
     "exec_destroy_base_ms": "ms an eviction",
     "exec_destroy_per_node_us": "us a node evicted",
     "graph_destroy_base_ms": "ms an eviction",
     "graph_destroy_per_node_us": "us a node evicted",
     "eager_per_node_us": "us a node launched without a graph",
 }
+#: No coefficient comes near; it keeps sums finite and refuses infinity.
+MAX_NUMBER = 1e15
+#: Node counts of whole runs stay far inside 64 bits.
+MAX_NODES = 2**20
+#: Where a profile does not say: no width is an extrapolation.
+MAX_FITTED_WIDTH = 2**20
 KINDS = ("published", "measured", "host")
 
 
 @dataclass(frozen=True, slots=True)
 class StepWork:
-    """What one dispatch asks of the machine: its sequences, rows and graph nodes."""
+    """What one dispatch asks of the machine.
+
+    Attributes
+    ----------
+    width, rows : int
+        Sequences, and rows computed.
+    nodes : int
+        Graph nodes (launched one by one where there is no graph).
+    pieces : int
+        Graph launches it takes.
+    eager_nodes : int
+        Nodes that are launched one by one even where there is a graph (piecewise graphs).
+    """
 
     width: int
     rows: int
     nodes: int
+    pieces: int = 1
+    eager_nodes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +113,9 @@ class MachineProfile:
         By name, see `COEFFICIENTS`.
     figures : tuple of dict
         Figure by figure: which published or measured number, and whether it was fitted or held out.
+    fitted_widths : (int, int)
+        Narrowest and widest batch that the coefficients were fitted to: beyond, times are
+        extrapolated.
     """
 
     name: str
@@ -101,6 +127,7 @@ class MachineProfile:
     coefficients: Mapping[str, Coefficient]
     figures: tuple[Mapping[str, Any], ...] = ()
     notes: str = ""
+    fitted_widths: tuple[int, int] = (1, MAX_FITTED_WIDTH)
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -110,11 +137,14 @@ class MachineProfile:
         if missing or unknown:
             problem = f"lacks {sorted(missing)}" if missing else f"has unknown {sorted(unknown)}"
             raise ValueError(f"profile {self.name!r} {problem}")
-        if self.gdn_layers < 1 or self.other_nodes < 0:
-            raise ValueError(
-                "gdn_layers must be 1 or more and other_nodes 0 or more, "
-                f"got {self.gdn_layers} and {self.other_nodes}"
-            )
+        widths = self.fitted_widths
+        if len(widths) != 2 or not 1 <= widths[0] <= widths[1]:
+            raise ValueError(f"fitted_widths must be two ascending widths, got {list(widths)}")
+        for name, low in (("gdn_layers", 1), ("other_nodes", 0)):
+            if not low <= getattr(self, name) <= MAX_NODES:
+                raise ValueError(
+                    f"{name} must be from {low} to {MAX_NODES}, got {getattr(self, name)}"
+                )
 
     def __getitem__(self, name: str) -> float:
         return self.coefficients[name].value
@@ -158,7 +188,7 @@ class MachineProfile:
             self["step_base_ms"]
             + self["per_row_ms"] * work.rows
             + self["per_sequence_ms"] * work.width
-            + self["per_node_us"] * work.nodes / 1e3
+            + self["per_node_us"] * (work.nodes + work.eager_nodes) / 1e3
         )
 
     def launch_ms(self, nodes: int) -> float:
@@ -166,7 +196,7 @@ class MachineProfile:
         return (self["launch_base_us"] + self["launch_per_node_us"] * nodes) / 1e3
 
     def operation_ms(self, operation: str, nodes: int) -> float:
-        """Host time of ``record``, ``instantiate``, ``exec_destroy`` or ``graph_destroy``."""
+        """Host time of ``record``, ``instantiate``, ``update`` or one of the destroys."""
         return self[f"{operation}_base_ms"] + self[f"{operation}_per_node_us"] * nodes / 1e3
 
     def eager_ms(self, nodes: int) -> float:
@@ -184,6 +214,7 @@ class MachineProfile:
             "date": self.date,
             "kind": self.kind,
             "graph": {"gdn_layers": self.gdn_layers, "other_nodes": self.other_nodes},
+            "fitted_widths": list(self.fitted_widths),
             "coefficients": {
                 name: {
                     "value": c.value,
@@ -210,37 +241,76 @@ class MachineProfile:
         """
         try:
             body = json.loads(text)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # ValueError: also a number too long to read
             raise DataError(f"machine profile {where} is not JSON: {error}") from None
         if not isinstance(body, dict):
             raise DataError(f"machine profile {where} must be a JSON object")
-        if body.get("schema") != SCHEMA:
+        if _field(body, "schema", int, where) != SCHEMA:
             raise DataError(
-                f"machine profile {where} has schema {body.get('schema')!r}, this version reads "
-                f"{SCHEMA}"
+                f"machine profile {where} has schema {body['schema']}, this version reads {SCHEMA}"
             )
+        graph = _field(body, "graph", dict, where)
+        figures = _field(body, "figures", list, where) if "figures" in body else []
+        if not all(isinstance(figure, dict) for figure in figures):
+            raise DataError(f"machine profile {where}: figures must be a list of objects")
+        coefficients = {}
+        for name, c in _field(body, "coefficients", dict, where).items():
+            part = f"{where}, coefficient {name}"
+            if not isinstance(c, dict):
+                raise DataError(f"machine profile {part} must be an object, got {short(c)}")
+            value, low, high = (float(_field(c, k, float, part)) for k in ("value", "low", "high"))
+            how = _field(c, "how", str, part) if "how" in c else ""
+            try:
+                coefficients[name] = Coefficient(value, low, high, how)
+            except ValueError as error:
+                raise DataError(f"machine profile {part}: {error}") from None
         try:
-            coefficients = {
-                str(name): Coefficient(
-                    float(c["value"]), float(c["low"]), float(c["high"]), str(c.get("how", ""))
-                )
-                for name, c in body["coefficients"].items()
-            }
             return cls(
-                name=str(body["name"]),
-                gpu=str(body["gpu"]),
-                date=str(body["date"]),
-                kind=str(body["kind"]),
-                gdn_layers=int(body["graph"]["gdn_layers"]),
-                other_nodes=int(body["graph"]["other_nodes"]),
+                name=_field(body, "name", str, where),
+                gpu=_field(body, "gpu", str, where),
+                date=_field(body, "date", str, where),
+                kind=_field(body, "kind", str, where),
+                gdn_layers=_field(graph, "gdn_layers", int, where),
+                other_nodes=_field(graph, "other_nodes", int, where),
                 coefficients=coefficients,
-                figures=tuple(body.get("figures", ())),
-                notes=str(body.get("notes", "")),
+                figures=tuple(figures),
+                notes=_field(body, "notes", str, where) if "notes" in body else "",
+                fitted_widths=_widths(body, where),
             )
-        except KeyError as error:
-            raise DataError(f"machine profile {where} lacks the field {error}") from None
-        except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        except DataError:
+            raise
+        except ValueError as error:
             raise DataError(f"machine profile {where} is damaged: {error}") from None
+
+
+def _field(body: dict[str, Any], name: str, kind: type[Any], where: str) -> Any:
+    """Return a field of the right JSON type; a whole number serves where a float is asked for."""
+    if name not in body:
+        raise DataError(f"machine profile {where} lacks the field {name!r}")
+    value: Any = body[name]
+    kinds = (int, float) if kind is float else kind
+    if not isinstance(value, kinds) or isinstance(value, bool):
+        raise DataError(
+            f"machine profile {where}: {name} must be {_KINDS[kind]}, got {short(value)}"
+        )
+    if kind is float and not abs(value) <= MAX_NUMBER:
+        raise DataError(
+            f"machine profile {where}: {name} must be a finite number of at most {MAX_NUMBER:g}, "
+            f"got {short(value)}"
+        )
+    return value
+
+
+def _widths(body: dict[str, Any], where: str) -> tuple[int, int]:
+    if "fitted_widths" not in body:
+        return (1, MAX_FITTED_WIDTH)
+    widths = _field(body, "fitted_widths", list, where)
+    if len(widths) != 2 or not all(type(w) is int for w in widths):
+        raise DataError(f"machine profile {where}: fitted_widths must be two widths, got {widths}")
+    return (widths[0], widths[1])
+
+
+_KINDS = {int: "a whole number", float: "a number", str: "text", dict: "an object", list: "a list"}
 
 
 def load_profile(name: str) -> MachineProfile:
@@ -251,6 +321,8 @@ def load_profile(name: str) -> MachineProfile:
     DataError
         When there is no such profile (the message lists those there are) or it is damaged.
     """
+    if not isinstance(name, str):
+        raise DataError(f"machine must be the name of a profile, got {name!r}")
     folder = data_dir() / "machines"
     as_path = name.endswith(".json")
     path = Path(name) if as_path else folder / f"{name}.json"
@@ -259,6 +331,6 @@ def load_profile(name: str) -> MachineProfile:
         raise DataError(f"no machine profile {name!r} in data/machines (there are: {known})")
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"machine profile {name} cannot be read: {error}") from None
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or no possible path
+        raise DataError(f"machine profile {name!r} cannot be read: {error}") from None
     return MachineProfile.from_json(text, path.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from functools import cache
 from pathlib import Path
@@ -49,7 +50,7 @@ def _read(path: Path) -> pd.DataFrame:
         return pd.read_csv(path)
     except FileNotFoundError:
         raise DataError(f"published table {path.name} is missing from {path.parent}") from None
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+    except (OSError, pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
         raise DataError(f"published table {path} cannot be read as CSV: {error}") from None
 
 
@@ -82,6 +83,9 @@ def figure(name: str, key: str, column: str) -> float:
     if column not in frame.columns or len(rows) != 1:
         raise DataError(f"published table {name} has no single row {key!r} with a {column!r}")
     try:
-        return float(rows.iloc[0][column])
+        value = float(rows.iloc[0][column])
     except (TypeError, ValueError):
-        raise DataError(f"published table {name}, row {key!r}: {column!r} is no number") from None
+        value = math.nan
+    if not math.isfinite(value):
+        raise DataError(f"published table {name}, row {key!r}: {column!r} is no number")
+    return value

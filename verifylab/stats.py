@@ -124,7 +124,7 @@ def paired(
     Raises
     ------
     ValueError
-        When an arm is missing or the seeds differ.
+        When an arm is missing, the seeds differ or one comes twice.
     """
     timed = runs if "total_ms" in runs else with_times(runs, machine)
     rows = []
@@ -133,6 +133,8 @@ def paired(
         b = cell[cell.policy == other].set_index("seed").sort_index()
         if a.empty or not a.index.equals(b.index):
             raise ValueError(f"width {width}: {base} and {other} must have run on the same seeds")
+        if a.index.has_duplicates:
+            raise ValueError(f"width {width}: {base} and {other} must have run on each seed once")
         delta, parts = split(
             (a.tokens, b.tokens),
             {name: (a[f"{name}_ms"], b[f"{name}_ms"]) for name in ("captures", "launches", "work")},

@@ -10,6 +10,8 @@ drafter knows the outcome.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -17,9 +19,18 @@ from typing import Any
 import numpy as np
 
 from verifylab.dcut import DEFAULT_LADDER, DraftLadder
+from verifylab.draws import request_words
 from verifylab.published import DataError, data_dir
 
-__all__ = ["MAX_DRAFTS", "QUANTILES", "Tables", "Workload", "calibrated", "confidence_tables"]
+__all__ = [
+    "MAX_DRAFTS",
+    "QUANTILES",
+    "Tables",
+    "Workload",
+    "calibrated",
+    "confidence_tables",
+    "spread_nodes",
+]
 
 #: Drafts that a slot of the pool can roll back: it keeps at most 8 snapshots.
 MAX_DRAFTS = 8
@@ -28,6 +39,9 @@ QUANTILES = 4096
 #: Longest request: its last token position must fit the 32-bit draw counter.
 MAX_OUTPUT_TOKENS = 2**31
 MODES = ("steady", "drain")
+#: Beta parameters from which the Beta is a normal to within its own skewness, 1 / sqrt(this) of
+#: its width; beyond it SciPy's incomplete beta function loses the digits that tell bins apart.
+NORMAL_FROM = 1e5
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +99,24 @@ class Workload:
     ladder: DraftLadder = DEFAULT_LADDER
 
     def __post_init__(self) -> None:
-        if not self.acceptance or not all(0 < p < 1 for p in self.acceptance):
+        listed = self.acceptance if isinstance(self.acceptance, (tuple, list)) else ()
+        if not listed or not all(_is_number(p) and 0 < p < 1 for p in listed):
             raise ValueError(
                 "acceptance must list probabilities between 0 and 1 (exclusive), "
-                f"got {self.acceptance}"
+                f"got {self.acceptance!r}"
             )
+        object.__setattr__(self, "acceptance", tuple(float(p) for p in listed))
         for name in ("confidence_spread", "informativeness"):
             value = getattr(self, name)
-            if not 0 <= value <= 1:
-                raise ValueError(f"{name} must be from 0 to 1, got {value}")
-        if not 0 < self.sharpness < float("inf"):
-            raise ValueError(f"sharpness must be above 0 and finite, got {self.sharpness}")
-        if not 1 <= self.output_tokens <= MAX_OUTPUT_TOKENS:
+            if not _is_number(value) or not 0 <= value <= 1:
+                raise ValueError(f"{name} must be a number from 0 to 1, got {value!r}")
+        if not _is_number(self.sharpness) or not 0 < self.sharpness < float("inf"):
+            raise ValueError(f"sharpness must be above 0 and finite, got {self.sharpness!r}")
+        tokens = self.output_tokens
+        if not _is_whole(tokens) or not 1 <= tokens <= MAX_OUTPUT_TOKENS:
             raise ValueError(
-                f"output_tokens must be from 1 to {MAX_OUTPUT_TOKENS}, got {self.output_tokens}"
+                f"output_tokens must be a whole number from 1 to {MAX_OUTPUT_TOKENS}, "
+                f"got {tokens!r}"
             )
         if self.mode not in MODES:
             raise ValueError(f"mode must be one of {', '.join(MODES)}, got {self.mode!r}")
@@ -120,6 +138,29 @@ class Workload:
             means, self.confidence_spread, self.informativeness, self.sharpness
         )
 
+    def draw(
+        self, seed: int, request: np.ndarray, position: np.ndarray, drafts: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return what a step drafts, and how much of it would be accepted.
+
+        Parameters
+        ----------
+        seed, request, position, drafts
+            As in `draws.request_words`.
+
+        Returns
+        -------
+        log_confidences : ndarray of float64, shape (n, drafts)
+        prefix : ndarray of int64, shape (n,)
+            Accepted drafts, 0 to `drafts`.
+        """
+        tables = self.tables()
+        words = request_words(seed, request, position, drafts)
+        bins = (words[..., 0] >> np.uint64(20)).astype(np.int64)
+        depth = np.arange(drafts)
+        accepted = words[..., 1] < tables.accept_below[depth, bins]
+        return tables.log_reported[depth, bins], np.cumprod(accepted, axis=1).sum(axis=1)
+
     def expected_tokens(self, drafts: int) -> float:
         """Return the mean tokens a step emits when every draft is verified: 1 + p1 + p1 p2 + ..."""
         total, product = 1.0, 1.0
@@ -129,31 +170,58 @@ class Workload:
         return total
 
 
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return _is_whole(value) or isinstance(value, (float, np.floating))
+
+
+@lru_cache(maxsize=256)
 def _beta_bins(mean: float, spread: float) -> np.ndarray:
     """Mean confidence within each of `QUANTILES` equal-probability bins: their mean is `mean`."""
-    from scipy.special import betaincinv
+    bins = np.clip(_free_bins(mean, spread), 0.0, 1.0)
+    bins.flags.writeable = False
+    return bins
 
+
+def _free_bins(mean: float, spread: float) -> np.ndarray:
+    """`_beta_bins`, up to rounding beyond 0 and 1."""
     if spread <= 0.0:
         return np.full(QUANTILES, mean)
     if spread >= 1.0:
-        ones = mean * QUANTILES
-        return np.clip(ones - np.arange(QUANTILES)[::-1], 0.0, 1.0)
+        return mean * QUANTILES - np.arange(QUANTILES)[::-1]
     concentration = 1.0 / spread - 1.0
     a, b = mean * concentration, (1.0 - mean) * concentration
+    if min(a, b) > NORMAL_FROM:
+        return mean + np.sqrt(spread * mean * (1.0 - mean)) * _normal_bins()
     # Confidences crowd both ends, where only the nearer end's distance keeps its digits: the lower
     # half is computed from 0 up, the upper half as one minus its mirror image.
-    low = _bin_means(a, b, mean)
-    high = 1.0 - _bin_means(b, a, 1.0 - mean)[::-1]
-    middle = betaincinv(a, b, (np.arange(QUANTILES) + 0.5) / QUANTILES)
-    return np.clip(np.where(middle < 0.5, low, high), 0.0, 1.0)
+    edges, low = _bin_means(a, b, mean)
+    _, mirrored = _bin_means(b, a, 1.0 - mean)
+    high = 1.0 - mirrored[::-1]
+    split = int(np.count_nonzero(edges < 0.5)) - 1
+    # One bin straddles the middle, and its two edges may crowd both ends: it takes what is left.
+    bins = np.concatenate([low[:split], [0.0], high[split + 1 :]])
+    bins[split] = mean * QUANTILES - bins.sum()
+    return bins
 
 
-def _bin_means(a: float, b: float, mean: float) -> np.ndarray:
-    """Mean of Beta(a, b) within each equal-probability bin, exact where it is well below 1."""
+def _normal_bins() -> np.ndarray:
+    """Mean of a standard normal within each equal-probability bin."""
+    from scipy.special import ndtri
+
+    edges = ndtri(np.linspace(0.0, 1.0, QUANTILES + 1))
+    return -np.diff(np.exp(-(edges**2) / 2.0)) * QUANTILES / np.sqrt(2.0 * np.pi)
+
+
+def _bin_means(a: float, b: float, mean: float) -> tuple[np.ndarray, np.ndarray]:
+    """Edges and means of Beta(a, b)'s equal-probability bins, exact where well below 1."""
     from scipy.special import betainc, betaincinv
 
     edges = betaincinv(a, b, np.linspace(0.0, 1.0, QUANTILES + 1))
-    return np.diff(betainc(a + 1.0, b, edges)) * mean * QUANTILES
+    return edges, np.diff(betainc(a + 1.0, b, edges)) * mean * QUANTILES
 
 
 @lru_cache(maxsize=64)
@@ -161,20 +229,18 @@ def confidence_tables(
     means: tuple[float, ...], spread: float, informativeness: float, sharpness: float
 ) -> Tables:
     """Build the tables for `means` by depth; see `Workload` for the other parameters."""
+    from scipy.special import log_expit, logit
+
     log_reported = np.empty((len(means), QUANTILES))
     accept_below = np.empty((len(means), QUANTILES), np.uint64)
     for depth, mean in enumerate(means):
         confidence = _beta_bins(mean, spread)
         true = mean + informativeness * (confidence - mean)
         if sharpness == 1.0:
-            reported = confidence
+            with np.errstate(divide="ignore"):
+                log_reported[depth] = np.minimum(np.log(confidence), 0.0)
         else:
-            with np.errstate(divide="ignore", over="ignore"):
-                odds = confidence / (1.0 - confidence)
-                powered = odds**sharpness
-                reported = np.where(np.isinf(powered), 1.0, powered / (1.0 + powered))
-        with np.errstate(divide="ignore"):
-            log_reported[depth] = np.minimum(np.log(reported), 0.0)
+            log_reported[depth] = log_expit(sharpness * logit(confidence))
         accept_below[depth] = np.rint(true * 2.0**32).astype(np.uint64)
     log_reported.flags.writeable = False
     accept_below.flags.writeable = False
@@ -193,17 +259,49 @@ def calibrated(name: str = "published", **changes: Any) -> Workload:
     ValueError
         When a change is out of range.
     """
-    path = data_dir() / "workloads" / f"{name}.json"
-    try:
-        body = json.loads(path.read_text(encoding="utf-8"))
+    body = _stored(name)
+    with _naming(name):
         workload = Workload(
-            acceptance=tuple(float(p) for p in body["acceptance"]["values"]),
-            confidence_spread=float(body["confidence_spread"]["value"]),
+            acceptance=body["acceptance"]["values"],
+            confidence_spread=body["confidence_spread"]["value"],
         )
-    except FileNotFoundError:
-        raise DataError(f"no workload {name!r} in data/workloads") from None
-    except KeyError as error:
-        raise DataError(f"workload {path.name} lacks the field {error}") from None
-    except (OSError, ValueError, TypeError) as error:
-        raise DataError(f"workload {path.name} is damaged: {error}") from None
     return replace(workload, **changes)
+
+
+def spread_nodes(name: str = "published") -> list[float]:
+    """Return equal-probability nodes of the fitted confidence spread's uncertainty.
+
+    Raises
+    ------
+    DataError
+        When the file is missing or damaged.
+    """
+    body = _stored(name)
+    with _naming(name):
+        nodes = body["confidence_spread"]["nodes"]
+        if not nodes or not all(_is_number(node) and 0 <= node <= 1 for node in nodes):
+            raise ValueError(f"nodes must list numbers from 0 to 1, got {nodes!r}")
+    return [float(node) for node in nodes]
+
+
+def _stored(name: str) -> Any:
+    """Read a fitted workload's file."""
+    path = data_dir() / "workloads" / f"{name}.json"
+    with _naming(name):
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise DataError(f"no workload {name!r} in data/workloads") from None
+
+
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Turn whatever a damaged file causes into one sentence that names it."""
+    try:
+        yield
+    except DataError:
+        raise
+    except KeyError as error:
+        raise DataError(f"workload {name}.json lacks the field {error}") from None
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise DataError(f"workload {name}.json is damaged: {error}") from None
