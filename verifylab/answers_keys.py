@@ -65,10 +65,10 @@ def reuse(trace: Trace) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from verifylab.miss_ratio import stack_distances
+    from verifylab.miss_curves import reuse_distances
 
     _, stream = _key_stream(trace)
-    distance = stack_distances(stream)
+    distance = reuse_distances(stream)
     again = distance >= 0
     out = pd.DataFrame({"key_id": stream[again], "distance": distance[again]})
     out["at_least"] = out.distance

@@ -8,6 +8,12 @@ the keys of replayed steps. Three facts bound every answer all the same.
 3. *Merging.* If the new key is a function of the logged one, then between two uses of a new key
    there are at most as many distinct new keys as there were logged ones between the two uses of
    its logged key. So a logged hit stays a hit, and only logged captures can be captures.
+
+For a policy that updates, what is kept is the node structure: it is what the facts are about
+then. One that waits for a second sighting caches what a plain LRU would, but for each key's first
+use: it captures no more, and a key seen once it does not capture at all, so the first fact is
+void. Borrowing depends on the order of all steps, which a log does not have: nothing can be said.
+The drafts of a captured batch are taken to be its most rows less one.
 """
 
 from __future__ import annotations
@@ -17,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from verifylab.experiment import nodes_of
 from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
-from verifylab.launches import launches_per_layer
 from verifylab.machine import MachineProfile
-from verifylab.policy import GatedPolicy, KeyPolicy
+from verifylab.policy import POLICIES, Baked, GatedPolicy, KeyPolicy
 from verifylab.trace_file import Trace
 
 if TYPE_CHECKING:
@@ -137,22 +143,40 @@ def _bound(
     nan = float("nan")
     nothing = {"keys": 0, "captures_logged": section.captured, "captures_low": nan,
                "captures_high": nan, "fraction_low": nan, "fraction_high": nan}  # fmt: skip
+    rules = key_policy.rules if isinstance(key_policy, GatedPolicy) else POLICIES["arrangement"]
     if lost := _lost_pairing(section.keys, key_policy):
         return nothing | {"why": lost}
+    if rules.borrow:
+        return nothing | {"why": "what is borrowed depends on the order of all steps"}
+    # Launches stand for nodes where no machine is given: only that they are there matters.
+    machine = (1, 0) if profile is None else (profile.gdn_layers, profile.other_nodes)
+    count = nodes_of(rules, *machine)
     new: dict[bytes | None, int] = {}
-    same = section.all_captures
+    same, parts = section.all_captures, 1
     columns = (section.keys.key, section.keys.slots, section.keys.depths)
     for key, slots, depths in zip(*columns, strict=True):
-        plan = key_policy.step(np.asarray(slots, np.int64), np.asarray(depths, np.int64))
+        rows = np.asarray(depths, np.int64)
+        plan = key_policy.step(np.asarray(slots, np.int64), rows, int(rows.max()) - 1)
+        parts = max(parts, len(plan.dispatches))
         for dispatch in plan.dispatches:
-            new[dispatch.key] = int(launches_per_layer(dispatch.slots, dispatch.depths))
-            same &= dispatch.key == key
+            kept = dispatch.signature if rules.update and dispatch.key else dispatch.key
+            new[kept] = count(dispatch)[0]
+            same &= kept == key
+    if rules.sightings == 0:
+        none = {"captures_low": 0.0, "captures_high": 0.0, "why": "exact: it never captures"}
+        if section.steps:
+            none |= {"fraction_low": 0.0, "fraction_high": 0.0}
+        if profile is not None:
+            none |= {"captures_ms_low": 0.0, "captures_ms_high": 0.0}
+        return nothing | none
     new.pop(None, None)
     low = len(new) if section.from_start else max(0, len(new) - capacity)
+    if rules.sightings > 1:
+        same, low = False, 0
     reasons = (
         [] if section.from_start else ["it is not shown that the log begins with a cold cache"]
     )
-    high: float = section.steps if section.steps else nan
+    high: float = section.steps * parts if section.steps else nan
     if not section.steps:
         reasons.append("no window says how many steps there were")
     if same and section.capacity is not None and capacity <= section.capacity:
@@ -161,6 +185,8 @@ def _bound(
         reasons.append("the log does not say the cache's capacity")
     elif capacity < section.capacity:
         reasons.append(f"less than the engine's {section.capacity} graphs: hits may be lost")
+    elif parts > 1:
+        reasons.append(f"a logged batch becomes {parts} dispatches: hits may be lost")
     else:
         high = min(high, section.captured + section.hidden) if section.steps else section.captured
         if same and capacity == section.capacity:
@@ -168,7 +194,12 @@ def _bound(
             reasons = ["exact: what the engine did"]
         elif section.hidden:
             reasons.append(f"{section.hidden} borrowed steps have keys that were not logged")
-        elif section.from_start and section.all_captures and len(new) <= capacity:
+        elif (
+            section.from_start
+            and section.all_captures
+            and len(new) <= capacity
+            and rules.sightings == 1
+        ):
             high = low
             reasons.append("exact: every key is known and all fit")
         elif section.all_captures and len(new) + section.capacity <= capacity:
@@ -180,8 +211,8 @@ def _bound(
         row |= {"fraction_low": low / section.steps, "fraction_high": high / section.steps}
     if profile is not None and new:
         row |= {
-            f"captures_ms_{end}": _capture_ms(profile, list(new.values()), count, capacity)
-            for end, count in (("low", low), ("high", high))
+            f"captures_ms_{end}": _capture_ms(profile, list(new.values()), captures, capacity)
+            for end, captures in (("low", low), ("high", high))
         }
     return row | {"why": "; ".join(reasons)}
 
@@ -189,11 +220,20 @@ def _bound(
 def _lost_pairing(keys: pd.DataFrame, key_policy: KeyPolicy | GatedPolicy) -> str:
     """Why the policy cannot be computed from these keys; empty when it can.
 
-    A canonical engine logs re-paired depths: which sequence earned which is gone.
+    A canonical engine logs re-paired depths: which sequence earned which is gone. Only a key of
+    (slot, rows) pairs needs that.
     """
+    if isinstance(key_policy, GatedPolicy) and (
+        key_policy.rules.baked is not Baked.PAIRS or key_policy.rules.sightings == 0
+    ):
+        return ""
     for n, mine in keys.groupby("n"):
         mixed = mine[[len(set(d)) > 1 for d in mine.depths]]
-        if isinstance(key_policy, GatedPolicy) and key_policy.gate.canonical(int(n)):
+        if (
+            isinstance(key_policy, GatedPolicy)
+            and key_policy.rules.gated
+            and key_policy.gate.canonical(int(n))
+        ):
             continue
         if len(mixed) and bool(mixed.canonical.all()):
             return (
@@ -203,8 +243,8 @@ def _lost_pairing(keys: pd.DataFrame, key_policy: KeyPolicy | GatedPolicy) -> st
     return ""
 
 
-def _capture_ms(profile: MachineProfile, launches: list[int], count: float, capacity: int) -> float:
-    nodes = int(np.mean([profile.nodes(value) for value in launches]))
-    build = sum(profile.operation_ms(op, nodes) for op in ("record", "instantiate"))
-    destroy = sum(profile.operation_ms(op, nodes) for op in ("exec_destroy", "graph_destroy"))
+def _capture_ms(profile: MachineProfile, nodes: list[int], count: float, capacity: int) -> float:
+    mean = int(np.mean(nodes))
+    build = sum(profile.operation_ms(op, mean) for op in ("record", "instantiate"))
+    destroy = sum(profile.operation_ms(op, mean) for op in ("exec_destroy", "graph_destroy"))
     return count * build + max(count - capacity, 0) * destroy

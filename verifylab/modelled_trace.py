@@ -12,12 +12,20 @@ from pathlib import Path
 import numpy as np
 
 from verifylab.device.model import ModelDevice
-from verifylab.experiment import Settings, Step, steps_of
+from verifylab.experiment import (
+    AnyWorkload,
+    Settings,
+    Step,
+    cache_for,
+    executor,
+    model_body,
+    nodes_of,
+    steps_of,
+)
 from verifylab.graph_cache import GraphCache, Outcome
-from verifylab.machine import MachineProfile, StepWork
-from verifylab.policy import Dispatch, GatedPolicy
+from verifylab.machine import MachineProfile
+from verifylab.policy import Baked, GatedPolicy
 from verifylab.step_trace import StepTraceWriter
-from verifylab.workload import Workload
 
 __all__ = ["engine_log_lines", "write_step_trace"]
 
@@ -27,22 +35,19 @@ _START = np.datetime64("2026-08-17T05:46:12", "us")
 
 
 def _steps(
-    workload: Workload, key_policy: GatedPolicy, settings: Settings, profile: MachineProfile
+    workload: AnyWorkload, key_policy: GatedPolicy, settings: Settings, profile: MachineProfile
 ) -> Iterator[tuple[Step, GraphCache, float]]:
-    device = ModelDevice(profile)
-    cache = GraphCache(device, settings.capacity)
-
-    def execute(dispatch: Dispatch) -> Outcome:
-        nodes = profile.nodes(dispatch.launches_per_layer)
-        return cache.step(dispatch.key, device.body(StepWork(dispatch.width, dispatch.rows, nodes)))
-
+    device, rules = ModelDevice(profile), key_policy.rules
+    cache = cache_for(device, rules, settings.capacity)
+    count = nodes_of(rules, profile.gdn_layers, profile.other_nodes)
+    execute = executor(cache, rules, model_body(device, count))
     for step in steps_of(workload, key_policy, settings, execute):
         yield step, cache, device.clock()
 
 
 def write_step_trace(
     path: str | Path,
-    workload: Workload,
+    workload: AnyWorkload,
     key_policy: GatedPolicy,
     settings: Settings,
     profile: MachineProfile,
@@ -50,6 +55,7 @@ def write_step_trace(
     """Write the step trace of a modelled run, warm-up included."""
     with StepTraceWriter(path) as trace:
         for step, _, clock_ms in _steps(workload, key_policy, settings, profile):
+            outcomes = [done.outcome for done in step.outcomes]
             verified = np.empty_like(step.depths)
             verified[step.order] = step.depths
             trace.step(
@@ -58,23 +64,36 @@ def write_step_trace(
                 verified=verified,
                 accepted=step.emitted - 1,  # a request's end cuts its last step
                 confidences=step.log_confidences,
-                outcome="capture" if Outcome.CAPTURE in step.outcomes else str(step.outcomes[0]),
+                outcome=Outcome.CAPTURE if Outcome.CAPTURE in outcomes else outcomes[0],
                 time_us=int(clock_ms * 1e3),
             )
 
 
 def engine_log_lines(
-    workload: Workload, key_policy: GatedPolicy, settings: Settings, profile: MachineProfile
+    workload: AnyWorkload, key_policy: GatedPolicy, settings: Settings, profile: MachineProfile
 ) -> Iterator[str]:
-    """Yield the lines that an engine would log of a modelled run, without line feeds."""
+    """Yield the lines that an engine would log of a modelled run, without line feeds.
+
+    Raises
+    ------
+    ValueError
+        When the policy's keys are no (slot, rows) pairs, or graphs are updated: the log's form
+        has no words for either.
+    """
+    rules = key_policy.rules
+    if rules.baked not in (Baked.PAIRS, Baked.PADDED) or rules.update:
+        raise ValueError(
+            "key_policy must be one that captures under (slot, rows) pairs and updates nothing, "
+            f"got {key_policy.name!r}"
+        )
     counts = dict.fromkeys(Outcome, 0)
     for number, (step, cache, clock_ms) in enumerate(
         _steps(workload, key_policy, settings, profile), 1
     ):
         head = f"{_START + np.timedelta64(int(clock_ms * 1e3), 'us')}Z  INFO model::verify: "
-        for dispatch, outcome in zip(step.dispatches, step.outcomes, strict=True):
-            counts[outcome] += 1
-            if outcome is Outcome.CAPTURE and dispatch.key is not None:
+        for dispatch, done in zip(step.dispatches, step.outcomes, strict=True):
+            counts[done.outcome] += 1
+            if done.outcome is Outcome.CAPTURE and dispatch.key is not None:
                 words = np.frombuffer(dispatch.key, "<u4").tolist()
                 yield (
                     f"{head}Captured CUDA graph for batched verify ks={dispatch.depths.tolist()} "
@@ -84,7 +103,8 @@ def engine_log_lines(
             total = max(sum(counts.values()), 1)
             yield (
                 f"{head}batched-verify graphs [{total} steps, last n={len(step.order)}]: "
-                f"replay={counts[Outcome.HIT]} borrow=0 CAPTURE={counts[Outcome.CAPTURE]} "
+                f"replay={counts[Outcome.HIT]} "
+                f"borrow={counts[Outcome.BORROW]} CAPTURE={counts[Outcome.CAPTURE]} "
                 f"eager={counts[Outcome.EAGER]} "
                 f"capture_frac={counts[Outcome.CAPTURE] / total:.3f} "
                 f"live_keys={len(cache)}/{cache.capacity}"

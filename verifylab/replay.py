@@ -1,26 +1,39 @@
 """A real stream of steps through any key policy and any cache, on a machine profile.
 
-A step trace replays exactly: every step's slots and depths go through the policy, its keys
-through the cache, its counts through the profile. An engine log names only the keys that were
-captured, so from it come bounds (`bounds`), each of which is proven below it.
+A step trace replays exactly: every step's slots and planned rows go through the policy and its
+graph cache on the machine model, counted by what counts an experiment. Two things a trace does
+not say are taken from it: the drafts that each sequence of a step had are the most planned rows
+of the step less one, and acceptance beyond the rows that were verified stays open, so that
+tokens are bounds. An engine log names only the keys that were captured: from it come bounds
+(`verifylab.log_bounds`).
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from verifylab.caches import CacheRule, simulate
 from verifylab.counters import Counters, StepTimes, times
+from verifylab.device.model import ModelDevice
+from verifylab.experiment import (
+    add_step,
+    cache_for,
+    evicted_nodes,
+    executor,
+    model_body,
+    nodes_of,
+)
 from verifylab.gate import Gate
 from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
+from verifylab.key_trace import KeyTrace, KeyTracer
 from verifylab.machine import MachineProfile
 from verifylab.ordering import NO_SLOT
-from verifylab.policy import GatedPolicy, KeyPolicy, StepPlan
+from verifylab.policy import POLICIES, GatedPolicy, KeyPolicy, Policy, StepPlan, policy
 from verifylab.step_trace import NO_SLOT_WORD
 from verifylab.trace_file import Trace, TraceError
 
@@ -28,56 +41,22 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "KeyCache",
-    "LruKeys",
     "Replay",
+    "cache_table",
+    "every_policy",
     "gate_table",
     "logged_keys",
-    "policy_keys",
     "replay",
+    "replay_cache",
     "replay_table",
+    "traced",
 ]
 
 
-#: A sequence without a slot, as a step trace writes it.
-_WITHOUT = NO_SLOT_WORD
 #: Plans kept for batches that come again.
 _PLANS = 100_000
 
-
-class KeyCache(Protocol):
-    """What a replay asks of a cache; any object with this one method will do."""
-
-    def touch(self, key: Hashable) -> tuple[bool, Sequence[Hashable]]:
-        """Use `key`: whether it was there, and the keys that went to make room for it."""
-
-
-class LruKeys:
-    """Keys in a cache that evicts the one used longest ago.
-
-    Parameters
-    ----------
-    capacity : int
-        1 or more.
-    """
-
-    def __init__(self, capacity: int = VERIFY_BATCHED_GRAPH_CAP) -> None:
-        if capacity < 1:
-            raise ValueError(f"capacity must be 1 or more graphs, got {capacity}")
-        self.capacity = capacity
-        self.name = f"lru({capacity})"
-        self._keys: OrderedDict[Hashable, None] = OrderedDict()
-
-    def touch(self, key: Hashable) -> tuple[bool, Sequence[Hashable]]:
-        """See `KeyCache`."""
-        if key in self._keys:
-            self._keys.move_to_end(key)
-            return True, ()
-        evicted = []
-        if len(self._keys) >= self.capacity:
-            evicted.append(self._keys.popitem(last=False)[0])
-        self._keys[key] = None
-        return False, evicted
+AnyPolicy = KeyPolicy | GatedPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +84,9 @@ class Replay:
 
     @property
     def hit_ratio(self) -> float:
-        """Hits of all keyed dispatches; NaN when there are none."""
-        keyed = self.counters.hits + self.counters.captures
-        return self.counters.hits / keyed if keyed else float("nan")
+        """Share of dispatches that replayed their own graph as it was; NaN without any."""
+        c = self.counters
+        return c.hits / c.dispatches if c.dispatches else float("nan")
 
     def as_row(self) -> dict[str, Any]:
         """Return it as a row of a table."""
@@ -123,16 +102,38 @@ class Replay:
             "keys": c.keys_seen,
             "hits": c.hits,
             "captures": c.captures,
+            "updates": c.updates,
+            "borrowed": c.borrowed,
             "evictions": c.evictions,
             "eager": c.eager,
             "hit_ratio": self.hit_ratio,
             "capture_fraction": c.capture_fraction,
             "launches_per_layer": c.launches_per_layer,
+            "rows": c.rows,
+            "filler_rows": c.filler_rows,
             "captures_ms": float(self.times.captures_ms),
             "total_ms": total,
+            "step_ms": total / c.steps if c.steps else float("nan"),
             "tok_s_low": rate(self.tokens_low),
             "tok_s_high": rate(self.tokens_high),
         }
+
+
+def every_policy(gate: Gate | None = None) -> list[GatedPolicy]:
+    """Return every key policy, then those that take a gate with one in front.
+
+    Parameters
+    ----------
+    gate : Gate, optional
+        Default: the engine's.
+    """
+    gate = gate if gate is not None else Gate()
+    out = [policy(name, gate if name == "gated" else None) for name in POLICIES]
+    for name in POLICIES:
+        fronted = policy(name, gate)
+        if fronted.rules.gated and not POLICIES[name].gated:
+            out.append(replace(fronted, name=f"{name} + gate"))
+    return out
 
 
 def _batches(trace: Trace) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], Any, Any]]:
@@ -147,101 +148,58 @@ def _batches(trace: Trace) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64
     for slots, depths, accepted, verified in zip(*columns, strict=True):
         if len(slots):
             where = np.asarray(slots, np.int64)
-            if (where == _WITHOUT).any():
-                where = np.where(where == _WITHOUT, NO_SLOT, where)
+            if (where == NO_SLOT_WORD).any():
+                where = np.where(where == NO_SLOT_WORD, NO_SLOT, where)
             yield where, np.asarray(depths, np.int64), accepted, verified
 
 
-def _planner(key_policy: KeyPolicy | GatedPolicy) -> Callable[..., StepPlan]:
+class _Walk:
+    """The plans that a policy makes of the logged steps, and the tokens that follow."""
+
+    def __init__(self, trace: Trace, key_policy: AnyPolicy) -> None:
+        self.trace, self.key_policy = trace, key_policy
+        self.low = self.high = 0
+        self.known = True
+
+    def __iter__(self) -> Iterator[tuple[NDArray[np.int64], StepPlan]]:
+        plan_of = _planner(self.key_policy)
+        for slots, rows, accepted, verified in _batches(self.trace):
+            plan = plan_of(slots, rows)
+            yield slots, plan
+            if accepted is None:
+                self.known = False
+                continue
+            mine = np.empty(len(slots), np.int64)
+            mine[plan.order] = plan.depths
+            least, most = _tokens(mine, np.array(accepted), rows if verified is None else verified)
+            self.low, self.high = self.low + least, self.high + most
+
+    def done(self, cache: str, counters: Counters, profile: MachineProfile) -> Replay:
+        """Price the counts, once every step was seen."""
+        low, high = (self.low, self.high) if self.known else (None, None)
+        counters.tokens = low or 0
+        spent = times(counters, profile)
+        return Replay(self.key_policy.name, cache, counters, low, high, spent)
+
+
+def _planner(key_policy: AnyPolicy) -> Callable[[NDArray[Any], NDArray[Any]], StepPlan]:
     """Return the policy's `step`; where it has no memory, equal batches are planned once."""
-    if not isinstance(key_policy, GatedPolicy):
-        return key_policy.step
     plans: dict[tuple[bytes, bytes], StepPlan] = {}
 
     def plan_of(slots: NDArray[np.int64], rows: NDArray[np.int64]) -> StepPlan:
         same = slots.tobytes(), rows.tobytes()
         plan = plans.get(same)
         if plan is None:
-            plan = key_policy.step(slots, rows)
-            if len(plans) < _PLANS:
+            plan = key_policy.step(slots, rows, int(rows.max()) - 1)
+            if isinstance(key_policy, GatedPolicy) and len(plans) < _PLANS:
                 plans[same] = plan
         return plan
 
     return plan_of
 
 
-def replay(
-    trace: Trace,
-    key_policy: KeyPolicy | GatedPolicy,
-    cache: KeyCache,
-    profile: MachineProfile,
-) -> Replay:
-    """Replay a step trace.
-
-    Parameters
-    ----------
-    trace : Trace
-        Of format ``step_trace``.
-    key_policy : KeyPolicy
-        Asked for every step: ``step(slots, rows)``.
-    cache : KeyCache
-        Fresh: a replay starts cold.
-    profile : MachineProfile
-
-    Raises
-    ------
-    TraceError
-        When the trace is of another format.
-    """
-    counters = Counters()
-    nodes_of: dict[Hashable, int] = {}
-    seen: set[Hashable] = set()
-    low = high = 0
-    known = True
-    plan_of = _planner(key_policy)
-    for slots, rows, accepted, verified in _batches(trace):
-        plan = plan_of(slots, rows)
-        counters.steps += 1
-        counters.sequences += len(slots)
-        counters.rows += int(plan.depths.sum())
-        captured = False
-        for dispatch in plan.dispatches:
-            nodes = profile.nodes(dispatch.launches_per_layer)
-            counters.dispatches += 1
-            counters.layer_launches += dispatch.launches_per_layer
-            if dispatch.key is None:
-                counters.eager += 1
-                counters.nodes_eager += nodes
-                continue
-            seen.add(dispatch.key)
-            hit, evicted = cache.touch(dispatch.key)
-            counters.nodes_launched += nodes
-            counters.hits += hit
-            if not hit:
-                captured = True
-                counters.captures += 1
-                counters.nodes_captured += nodes
-                nodes_of[dispatch.key] = nodes
-            counters.evictions += len(evicted)
-            counters.nodes_evicted += sum(nodes_of[key] for key in evicted)
-        counters.capture_steps += captured
-        if accepted is None:
-            known = False
-            continue
-        mine = np.empty(len(slots), np.int64)
-        mine[plan.order] = plan.depths
-        least, most = _tokens(mine, np.array(accepted), rows if verified is None else verified)
-        low, high = low + least, high + most
-    counters.keys_seen = len(seen)
-    counters.tokens = low if known else 0
-    return Replay(
-        key_policy.name,
-        getattr(cache, "name", type(cache).__name__),
-        counters,
-        low if known else None,
-        high if known else None,
-        times(counters, profile),
-    )
+def _rules(key_policy: AnyPolicy) -> Policy:
+    return key_policy.rules if isinstance(key_policy, GatedPolicy) else POLICIES["arrangement"]
 
 
 def _tokens(rows: NDArray[np.int64], accepted: ArrayLike, verified: ArrayLike) -> tuple[int, int]:
@@ -255,44 +213,149 @@ def _tokens(rows: NDArray[np.int64], accepted: ArrayLike, verified: ArrayLike) -
     return int(least.sum()) + len(rows), int(most.sum()) + len(rows)
 
 
+def replay(
+    trace: Trace,
+    key_policy: AnyPolicy,
+    profile: MachineProfile,
+    capacity: int = VERIFY_BATCHED_GRAPH_CAP,
+) -> Replay:
+    """Replay a step trace through a policy and the LRU graph cache that it asks for.
+
+    Parameters
+    ----------
+    trace : Trace
+        Of format ``step_trace``.
+    key_policy : KeyPolicy
+        Asked for every step: ``step(slots, rows, drafts)``. One without `rules` is taken to
+        capture the (slot, rows) pairs, as ``arrangement`` does.
+    profile : MachineProfile
+    capacity : int
+        Graphs that the cache holds; 1 or more. A replay starts cold.
+
+    Raises
+    ------
+    TraceError
+        When the trace is of another format.
+    """
+    rules, counters = _rules(key_policy), Counters()
+    device = ModelDevice(profile)
+    count = nodes_of(rules, profile.gdn_layers, profile.other_nodes)
+    cache = cache_for(device, rules, capacity)
+    execute = executor(cache, rules, model_body(device, count))
+    seen: set[bytes | None] = {None}
+    walk = _Walk(trace, key_policy)
+    with evicted_nodes(device) as evicted:
+        for slots, plan in walk:
+            done = [execute(dispatch, slots) for dispatch in plan.dispatches]
+            add_step(counters, plan.dispatches, done, count)
+            seen.update(dispatch.key for dispatch in plan.dispatches)
+    counters.evictions, counters.nodes_evicted = cache.stats.evictions, sum(evicted)
+    counters.keys_seen = len(seen) - 1
+    return walk.done(f"lru({capacity})", counters, profile)
+
+
+def traced(
+    trace: Trace, key_policy: AnyPolicy, profile: MachineProfile
+) -> tuple[KeyTrace, Callable[[str, Counters], Replay]]:
+    """Return the keys of a step trace under a policy, for any cache or miss-ratio curve.
+
+    Returns
+    -------
+    keys : KeyTrace
+    replayed : callable
+        ``replayed(cache_name, keys.counters(counts))`` is the `Replay`.
+
+    Raises
+    ------
+    TraceError
+        When the trace is of another format.
+    ValueError
+        When the policy is a cache of its own: it borrows, updates, or waits for a sighting.
+    """
+    rules = _rules(key_policy)
+    if rules.borrow or rules.update or rules.sightings > 1:
+        raise ValueError(
+            f"policy {key_policy.name!r} has a cache of its own: key_policy must capture on a "
+            "plain miss to be played on another cache; `replay` does this one"
+        )
+    tracer, walk = KeyTracer(rules, profile), _Walk(trace, key_policy)
+    for _, plan in walk:
+        tracer.add(plan.dispatches)
+    keys = tracer.trace(key_policy.name)
+    return keys, lambda cache, counters: walk.done(cache, counters, profile)
+
+
+def replay_cache(
+    trace: Trace, key_policy: AnyPolicy, profile: MachineProfile, rule: CacheRule, name: str = ""
+) -> Replay:
+    """Replay a step trace through a policy and any cache of `verifylab.caches`.
+
+    `capture_fraction` is at most what is given where a step is several dispatches.
+    """
+    keys, replayed = traced(trace, key_policy, profile)
+    return replayed(name or rule.eviction, keys.counters(simulate(keys.ids, rule, keys.nodes)))
+
+
 def replay_table(
     trace: Trace,
-    policies: Sequence[KeyPolicy | GatedPolicy],
-    caches: Sequence[Callable[[], KeyCache]],
+    policies: Sequence[AnyPolicy],
     profile: MachineProfile,
+    capacity: int = VERIFY_BATCHED_GRAPH_CAP,
+) -> pd.DataFrame:
+    """Replay a step trace through every policy, each with its own LRU cache.
+
+    Returns
+    -------
+    DataFrame
+        `Replay.as_row` of each, with ``captures_saved``: of the first policy's captures.
+    """
+    import pandas as pd
+
+    rows = [replay(trace, p, profile, capacity).as_row() for p in policies]
+    for row in rows:
+        row["captures_saved"] = rows[0]["captures"] - row["captures"]
+    return pd.DataFrame(rows)
+
+
+def cache_table(
+    trace: Trace,
+    policies: Sequence[AnyPolicy],
+    profile: MachineProfile,
+    rules: Mapping[str, CacheRule],
 ) -> pd.DataFrame:
     """Replay a step trace through every policy and cache.
 
     Parameters
     ----------
-    trace, profile
-        As in `replay`.
-    policies : sequence of KeyPolicy
-    caches : sequence of callable
-        Each makes a fresh cache, such as ``lambda: LruKeys(32)``.
+    trace, policies, profile
+        As in `replay_table`; policies with a cache of their own are refused (`traced`).
+    rules : mapping of str to CacheRule
+        Caches by the name that the table shows.
 
     Returns
     -------
     DataFrame
-        `Replay.as_row` of each, with ``captures_saved``: of the first policy's captures, in the
-        same cache.
+        `Replay.as_row` of each, with ``captures_saved``: of the first cache's captures under the
+        same policy.
     """
     import pandas as pd
 
-    rows = []
-    for make in caches:
-        of_cache = [replay(trace, p, make(), profile).as_row() for p in policies]
-        for row in of_cache:
-            row["captures_saved"] = of_cache[0]["captures"] - row["captures"]
-        rows += of_cache
+    rows: list[dict[str, Any]] = []
+    for key_policy in policies:
+        keys, replayed = traced(trace, key_policy, profile)
+        first = len(rows)
+        for name, rule in rules.items():
+            counters = keys.counters(simulate(keys.ids, rule, keys.nodes))
+            rows.append(replayed(name, counters).as_row())
+            rows[-1]["captures_saved"] = rows[first]["captures"] - rows[-1]["captures"]
     return pd.DataFrame(rows)
 
 
 def gate_table(
     trace: Trace,
     min_widths: Sequence[int],
-    make_cache: Callable[[], KeyCache],
     profile: MachineProfile,
+    capacity: int = VERIFY_BATCHED_GRAPH_CAP,
 ) -> pd.DataFrame:
     """Replay a step trace under every threshold of the gate.
 
@@ -305,7 +368,7 @@ def gate_table(
     import pandas as pd
 
     def row(gate: Gate) -> dict[str, Any]:
-        return replay(trace, GatedPolicy(gate, name="gated"), make_cache(), profile).as_row()
+        return replay(trace, policy("gated", gate), profile, capacity).as_row()
 
     never = row(Gate(enabled=False))
     rows = []
@@ -318,36 +381,20 @@ def gate_table(
 
 
 def logged_keys(trace: Trace) -> tuple[pd.DataFrame, NDArray[np.int64]]:
-    """Keys of a step trace in the arrangement form, and the key id of every keyed step.
+    """Keys of a step trace in the arrangement form, and the key id of every keyed dispatch.
 
     Returns
     -------
     keys : DataFrame
         As the ``keys`` of an engine log: ``key_id, key, n, rows, slots, depths, canonical``.
-    stream : ndarray of int64, shape (keyed steps,)
+    stream : ndarray of int64, shape (keyed dispatches,)
     """
     from verifylab.engine_log_messages import key_table
 
-    plan_of = _planner(GatedPolicy(Gate(enabled=False), name="arrangement"))
     ids: dict[bytes, int] = {}
     stream = []
-    for slots, rows, _, _ in _batches(trace):
-        for dispatch in plan_of(slots, rows).dispatches:
+    for _, plan in _Walk(trace, policy("arrangement")):
+        for dispatch in plan.dispatches:
             if dispatch.key is not None:
                 stream.append(ids.setdefault(dispatch.key, len(ids)))
     return key_table(list(ids)), np.array(stream, np.int64)
-
-
-def policy_keys(trace: Trace, key_policy: KeyPolicy | GatedPolicy) -> NDArray[np.int64]:
-    """Give the number, by first use, of the key of every keyed dispatch under a policy."""
-    ids: dict[Hashable, int] = {}
-    plan_of = _planner(key_policy)
-    return np.array(
-        [
-            ids.setdefault(dispatch.key, len(ids))
-            for slots, rows, _, _ in _batches(trace)
-            for dispatch in plan_of(slots, rows).dispatches
-            if dispatch.key is not None
-        ],
-        np.int64,
-    )

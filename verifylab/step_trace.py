@@ -19,7 +19,7 @@ FORMAT = "step_trace"
 MAGIC = b"PAR1"
 VERSION = "1"
 #: What a step did with the graph cache; empty where the engine does not say.
-OUTCOMES = ("hit", "capture", "borrow", "eager", "")
+OUTCOMES = ("hit", "capture", "update", "borrow", "eager", "")
 META = b"verifylab.step_trace"
 LISTS = ("slots", "depths", "accepted", "confidences")
 #: Slot of a sequence that has none.
@@ -44,7 +44,7 @@ def schema() -> Any:
                                            each draft; null where not measured
     accepted      list<int32>              drafts of it that were accepted; -1: not known
     verified      list<uint32>             rows really verified for it; null: as `depths`
-    outcome       string                   hit, capture, borrow, eager; empty or null: not said
+    outcome       string                   hit, capture, update, borrow, eager; empty: not said
     time_us       int64                    clock at the step's start, microseconds; null: not said
     ============  =======================  =====================================================
 

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from verifylab.plots import ARRANGEMENT, CANONICAL, STYLE, draw_key_counts
+from verifylab.plots_replay import draw_caches, draw_gates, draw_miss_ratio, draw_policies
 from verifylab.published import table
 from verifylab.trace_report import Report
 
@@ -74,43 +75,6 @@ def draw_windows(windows: pd.DataFrame, ax: Axes) -> Axes:
     ax.set_xlim(left=0)
     ax.set(xlabel="steps", ylabel="share of steps that captured")
     ax.set_title("Captures as logged")
-    return ax
-
-
-def draw_miss_ratio(curves: pd.DataFrame, capacity: int, ax: Axes) -> Axes:
-    """Miss ratio of an LRU cache over its capacity, for each policy."""
-    for name, curve in curves.groupby("policy"):
-        look = {"arrangement": ("black", "-"), "canonical": (_BLUE, "--")}.get(
-            str(name), (_GREY, ":")
-        )
-        x, y = curve.capacity.to_numpy(), curve.miss_ratio.to_numpy()
-        ax.plot(np.append(x, max(curves.capacity.max(), capacity)), np.append(y, y[-1]),
-                color=look[0], ls=look[1], lw=2.2, label=str(name))  # fmt: skip
-    ax.axvline(capacity, color=_ORANGE, ls="--", lw=1.8, label=f"cache: {capacity} graphs")
-    ax.set_xscale("log", base=2)
-    ax.xaxis.set_major_formatter(lambda v, _: f"{v:,.0f}")
-    ax.set_ylim(0, 1.02)
-    ax.set(xlabel="graphs that the cache holds (log)", ylabel="share of steps that capture")
-    ax.set_title("Miss-ratio curve of the logged steps (exact)")
-    ax.legend(loc="best")
-    return ax
-
-
-def draw_gates(gates: pd.DataFrame, stamp: str, ax: Axes) -> Axes:
-    """Gain of each threshold over never canonical, as an interval."""
-    x = np.arange(len(gates))
-    middle = (gates.gain_low + gates.gain_high) / 2
-    ax.errorbar(x, middle, yerr=[middle - gates.gain_low, gates.gain_high - middle], fmt="D",
-                color="black", capsize=6, elinewidth=2.5)  # fmt: skip
-    ax.axhline(0, color="black", lw=1)
-    ax.set_xticks(x, gates.min_width.astype(str))
-    ax.set_xlim(-0.6, len(gates) - 0.4)
-    ax.grid(axis="x", visible=False)
-    ax.set(
-        xlabel=f"threshold: canonical from this width up\n{stamp}",
-        ylabel="% tok/s against never canonical",
-    )
-    ax.set_title("The gate on these steps, and what is open")
     return ax
 
 
@@ -221,9 +185,11 @@ def report_figure(report: Report) -> Figure:
         panels = [
             lambda ax: draw_keys_found(tables["keys"], tables["spaces"], capacity, ax),
             lambda ax: draw_miss_ratio(tables["curves"], capacity, ax),
+            lambda ax: draw_policies(tables["replay"], machine, ax),
+            lambda ax: draw_caches(tables["caches"], machine, ax),
         ]
         if tables["gates"].gain_low.notna().any():
-            panels.append(lambda ax: draw_gates(tables["gates"], machine, ax))
+            panels.insert(2, lambda ax: draw_gates(tables["gates"], machine, ax))
     elif report.trace.format == "vllm_log":
         panels = [
             lambda ax: draw_padding(tables["padding"], ax),
@@ -238,10 +204,16 @@ def report_figure(report: Report) -> Figure:
         ]
     if "keys" in tables and tables["keys"].empty:
         panels = panels[1:]
+    # Policies and caches have a row of their own, under what leads to them.
+    below = 2 if report.trace.format == "step_trace" and len(panels) > 3 else 0
+    above = len(panels) - below
     with matplotlib.style.context(STYLE):
-        width = {1: 11.0, 2: 15.0, 3: 19.0}[len(panels)]
-        figure = Figure(figsize=(width, 5.6), layout="constrained")
-        axes = np.atleast_1d(figure.subplots(1, len(panels)))
+        width = {1: 11.0, 2: 15.0, 3: 19.0}[above]
+        figure = Figure(figsize=(width, 13.0 if below else 5.6), layout="constrained")
+        rows = figure.subfigures(2, 1, height_ratios=(5, 7)) if below else [figure]
+        axes = [*np.atleast_1d(rows[0].subplots(1, above))]
+        if below:
+            axes += [*rows[1].subplots(1, below)]
         for draw, ax in zip(panels, axes, strict=True):
             draw(ax)
         title = textwrap.fill(f"{report.trace.source}: {report.sentences[0]}", int(width * 7))

@@ -15,15 +15,13 @@ import numpy as np
 
 from verifylab import trace_answers as answers
 from verifylab.dcut import DEFAULT_LADDER, DEFAULT_RATIO, ROW_BUDGET, DraftLadder
-from verifylab.gate import CANONICAL_KEY_MIN_WIDTH
 from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
 from verifylab.keyspace import key_space
 from verifylab.log_bounds import bounds
 from verifylab.machine import MachineProfile, load_profile
-from verifylab.miss_ratio import miss_ratio_curve
 from verifylab.policy import policy
 from verifylab.published import data_dir
-from verifylab.replay import LruKeys, gate_table, policy_keys, replay_table
+from verifylab.replay_report import between, step_trace_report
 from verifylab.trace_file import Trace, TraceError
 from verifylab.traces import FORMATS, read
 
@@ -32,7 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Config", "Report", "find", "report"]
 
-POLICIES = ("arrangement", "canonical")
+#: Policies that an engine log bounds; several engines in one file: the first three.
+BOUNDED = ("arrangement", "canonical", "indirect", "exec_update", "capture_on_second_use",
+           "padded", "sglang_ragged", "vllm_piecewise", "trtllm")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,20 +166,16 @@ def _spaces(widths: list[int], config: Config) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["width", "arrangement_keys", "canonical_keys"])
 
 
-def _between(low: float, high: float, form: str = ",.0f") -> str:
-    if np.isnan(low) or np.isnan(high):
-        return "an unknown number"
-    return format(low, form) if low == high else f"between {low:{form}} and {high:{form}}"
-
-
 def _engine_log(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]]:
     import pandas as pd
 
     widths = answers.keys_per_width(trace)
     tables = {"keys": widths, "spaces": _spaces(widths.n.tolist(), config)}
     known = config.graph_capacity, config.profile(), config.from_start or None
+    few = trace.table("captures").engine.nunique() > 1
     tables["bounds"] = pd.concat(
-        [bounds(trace, policy(p), *known) for p in POLICIES], ignore_index=True
+        [bounds(trace, policy(p), *known) for p in BOUNDED[: 3 if few else None]],
+        ignore_index=True,
     )
     keys = int(widths["keys"].sum())
     at = f", at widths {', '.join(map(str, widths.n))}" if keys else ""
@@ -188,9 +184,7 @@ def _engine_log(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]
         windows = answers.capture_windows(trace)
         tables["windows"] = windows
         share = float(windows.capture.sum() / max(windows.steps.sum(), 1))
-        evictions = _between(
-            float(windows.evictions_low.sum()), float(windows.evictions_high.sum())
-        )
+        evictions = between(float(windows.evictions_low.sum()), float(windows.evictions_high.sum()))
         words[0] = (
             f"{100 * share:.1f} % of {int(windows.steps.sum()):,} steps captured a graph "
             f"({keys:,} keys seen in the log)."
@@ -201,10 +195,10 @@ def _engine_log(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]
         engine = f"{row.engine}: " if row.engine else ""
         cost = ""
         if not np.isnan(getattr(row, "captures_ms_high", np.nan)):
-            cost = f", {_between(row.captures_ms_low / 1e3, row.captures_ms_high / 1e3, '.2f')} s"
+            cost = f", {between(row.captures_ms_low / 1e3, row.captures_ms_high / 1e3, '.2f')} s"
         words.append(
             f"{engine}Canonical at every width with {row.capacity} graphs would have made "
-            f"{_between(row.captures_low, row.captures_high)} captures of the "
+            f"{between(row.captures_low, row.captures_high)} captures of the "
             f"{row.captures_logged:,} logged{cost} (modelled){'; ' if row.why else ''}{row.why}."
         )
     words.append(
@@ -215,55 +209,11 @@ def _engine_log(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]
 
 
 def _step_trace(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]]:
-    import pandas as pd
-
-    machine, capacity = config.profile(), config.graph_capacity
-    widths = answers.keys_per_width(trace)
-    curves = []
-    for name in POLICIES:
-        curve = miss_ratio_curve(policy_keys(trace, policy(name)))
-        curves.append(curve.assign(policy=name))
-    gates = gate_table(trace, config.min_widths, lambda: LruKeys(capacity), machine)
-    table = replay_table(trace, [policy(p) for p in POLICIES], [lambda: LruKeys(capacity)], machine)
-    tables = {
-        "keys": widths,
-        "spaces": _spaces(widths.n.tolist(), config),
-        "curves": pd.concat(curves, ignore_index=True),
-        "gates": gates,
-        "replay": table,
-    }
-    first, other = table.iloc[0], table.iloc[1]
-    words = [
-        f"With {capacity} graphs the arrangement captures {first.captures:,} times in "
-        f"{first.steps:,} steps, canonical {other.captures:,} times."
-    ]
-    if gates.gain_low.isna().all():
-        words.append("The trace does not say what was accepted, so not what re-pairing costs.")
-    else:
-        words.insert(0, _gate_words(gates))
-        words.append(
-            "An interval is what the trace leaves open: where a policy verifies deeper than the "
-            "engine did, the acceptance there was not seen. The batches are taken as logged: under "
-            "another policy requests would have ended at other steps."
-        )
-    return words, tables
-
-
-def _gate_words(gates: pd.DataFrame) -> str:
-    """Say which threshold these steps speak for, and which they do not tell apart from it."""
-    best = gates.loc[gates.gain_low.idxmax()]
-    if best.gain_low <= 0:
-        return "No threshold is sure to gain on this trace: leave the canonical assignment off."
-    alike = sorted(int(w) for w in gates.min_width[gates.gain_high >= best.gain_low])
-    at = CANONICAL_KEY_MIN_WIDTH if CANONICAL_KEY_MIN_WIDTH in alike else max(alike)
-    row = gates[gates.min_width == at].iloc[0]
-    words = (
-        f"Gate at {at}: {_between(row.gain_low, row.gain_high, '+.1f')} % tok/s against never "
-        "canonical on these steps (modelled time)"
+    words, tables = step_trace_report(
+        trace, config.profile(), config.graph_capacity, config.min_widths
     )
-    if len(alike) > 1:
-        words += f"; thresholds {', '.join(map(str, alike))} cannot be told apart"
-    return words + "."
+    tables["spaces"] = _spaces(tables["keys"].n.tolist(), config)
+    return words, tables
 
 
 def _vllm_log(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]]:
