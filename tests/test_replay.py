@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from trace_files import capture_line, window_line
 
 from verifylab import replay as rp
+from verifylab import replay_tables as tables
 from verifylab.answers_keys import keys_per_width, reuse
 from verifylab.cache_study import RULES
 from verifylab.caches import CacheRule
@@ -108,7 +109,7 @@ def test_a_larger_cache_saves_captures_and_canonical_nearly_all(modelled) -> Non
     trace = modelled["arrangement"][0]
     arms = [policy("arrangement"), policy("canonical")]
     table = pd.concat(
-        [rp.replay_table(trace, arms, MACHINE, capacity) for capacity in (32, 300)],
+        [tables.replay_table(trace, arms, MACHINE, capacity) for capacity in (32, 300)],
         ignore_index=True,
     )
     assert table.captures.tolist() == [table.captures[0], 3, table["keys"][0], 3]
@@ -120,7 +121,7 @@ def test_a_larger_cache_saves_captures_and_canonical_nearly_all(modelled) -> Non
 
 def test_the_gate_table_agrees_with_the_arms(modelled) -> None:
     trace = modelled["arrangement"][0]
-    gates = rp.gate_table(trace, [0, 8, 9], MACHINE)
+    gates = tables.gate_table(trace, [0, 8, 9], MACHINE)
     canonical = rp.replay(trace, policy("canonical"), MACHINE)
     assert gates.captures.tolist()[:2] == [canonical.counters.captures] * 2
     assert gates.gain_low[2] == gates.gain_high[2] == 0.0
@@ -150,7 +151,7 @@ def test_a_trace_without_acceptance_or_slots(tmp_path) -> None:
     assert (got.counters.eager, got.counters.captures, got.counters.steps) == (1, 1, 2)
 
 
-FRONTED = [p.name for p in rp.every_policy() if p.name not in POLICIES]
+FRONTED = [p.name for p in tables.every_policy() if p.name not in POLICIES]
 
 
 def named(name, gate=None):
@@ -202,13 +203,13 @@ def test_a_gate_can_stand_in_front() -> None:
     assert FRONTED == [
         "borrow + gate", "exec_update + gate", "eager + gate", "capture_on_second_use + gate",
     ]  # fmt: skip
-    assert len(rp.every_policy()) == len(POLICIES) + 4
+    assert len(tables.every_policy()) == len(POLICIES) + 4
 
 
 def test_caches_order_as_theory_says(modelled) -> None:
     trace, arm = modelled["arrangement"][0], policy("arrangement")
     rules = {name: CacheRule(capacity=32, **rule) for name, rule in RULES.items()}
-    table = rp.cache_table(trace, [arm, policy("indirect")], MACHINE, rules)
+    table = tables.cache_table(trace, [arm, policy("indirect")], MACHINE, rules)
     at = table[table.policy == "arrangement"].set_index("cache")
     assert at.hits.idxmax() == "MIN, may run eager"
     assert at.captures["LRU"] == modelled["arrangement"][2].counters.captures

@@ -98,7 +98,10 @@ def test_the_writer_refuses_what_breaks_a_rule(tmp_path) -> None:
         (([0], [0]), "depths must be 1"),
         (([-1], [4]), "slots must be 0"),
         (([0], [4], {"accepted": [4]}), "4 drafts accepted of 4 rows"),
-        (([0], [4], {"outcome": "replay"}), "outcome must be hit, capture, borrow, eager or empty"),
+        (
+            ([0], [4], {"outcome": "replay"}),
+            "outcome must be hit, capture, update, borrow, eager",
+        ),
         (([0], [4], {"confidences": []}), "confidences must have one entry"),
     ):
         with StepTraceWriter(tmp_path / "s.parquet") as trace:

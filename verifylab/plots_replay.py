@@ -13,9 +13,9 @@ __all__ = ["draw_caches", "draw_gates", "draw_miss_ratio", "draw_policies"]
 
 #: Colour and line of the policies whose miss-ratio curves and caches are drawn.
 LOOKS = {
-    "arrangement": ("#000000", "-"),
-    "canonical": (BLUE, "--"),
-    "indirect": (GREEN, ":"),
+    "arrangement": ("#000000", "-", 2.2),
+    "canonical": (BLUE, "-", 4.5),
+    "indirect": (GREEN, "--", 2.0),
 }
 _SHAPES = {"arrangement": ARRANGEMENT, "canonical": CANONICAL}
 
@@ -26,18 +26,19 @@ def draw_miss_ratio(curves: pd.DataFrame, capacity: int, ax: Axes) -> Axes:
     `curves` as `MissCurve.frame`, with ``policy``.
     """
     largest = max(int(curves.capacity.max()) if len(curves) else 1, capacity)
-    for name, (colour, line) in LOOKS.items():
+    for name, (colour, line, thick) in LOOKS.items():
         curve = curves[curves.policy == name]
         if len(curve):
             x, y = curve.capacity.to_numpy(), curve.miss_ratio.to_numpy()
-            ax.plot(np.append(x, largest), np.append(y, y[-1]), color=colour, ls=line, lw=2.2,
+            ax.plot(np.append(x, largest), np.append(y, y[-1]), color=colour, ls=line, lw=thick,
                     label=name)  # fmt: skip
     capacity_axis(ax, largest)
     mark_cache(ax, capacity, 0.9)
     ax.set_ylim(0, 1.02)
     ax.set_ylabel("share of steps that capture")
     ax.set_title("LRU miss-ratio curve of the logged steps")
-    ax.legend(loc="best", **OPAQUE)
+    if len(curves):
+        ax.legend(loc="best", **OPAQUE)
     return ax
 
 
@@ -63,7 +64,7 @@ def draw_gates(gates: pd.DataFrame, stamp: str, ax: Axes) -> Axes:
 def draw_policies(table: pd.DataFrame, stamp: str, ax: Axes) -> Axes:
     """Throughput of every policy as an interval, best lower end first; ms a step without tokens.
 
-    `table` as `replay.replay_table`; its first row is the one that a line marks.
+    `table` as `replay_tables.replay_table`; its first row is the one that a line marks.
     """
     with_tokens = bool(table.tok_s_low.notna().any())
     low, high = ("tok_s_low", "tok_s_high") if with_tokens else ("step_ms", "step_ms")
@@ -87,7 +88,7 @@ def _what(row: object) -> str:
     """Write what a policy's cache did, of 100 dispatches that it saw."""
     total = sum(getattr(row, n) for n in ("hits", "captures", "updates", "borrowed", "eager"))
     parts = [
-        f"{100 * getattr(row, name) / max(total, 1):.0f} {word}"
+        f"{_share(getattr(row, name), total)} {word}"
         for name, word in (("captures", "captures"), ("updates", "updates"),
                            ("borrowed", "borrowed"), ("eager", "eager"))
         if getattr(row, name)
@@ -95,12 +96,17 @@ def _what(row: object) -> str:
     return f"{', '.join(parts) or 'all hits'} in 100"
 
 
+def _share(part: int, total: int) -> str:
+    """Write a part above 0 in percent."""
+    return f"{100 * part / total:.0f}" if 200 * part >= total else "<1"
+
+
 def draw_caches(caches: pd.DataFrame, stamp: str, ax: Axes) -> Axes:
     """Throughput (ms a step without tokens) of every cache under the policies shown."""
     with_tokens = bool(caches.tok_s_low.notna().any())
     low, high = ("tok_s_low", "tok_s_high") if with_tokens else ("step_ms", "step_ms")
     names = caches.cache.drop_duplicates().tolist()[::-1]
-    for k, (name, (colour, _)) in enumerate(LOOKS.items()):
+    for k, (name, (colour, *_)) in enumerate(LOOKS.items()):
         mine = caches[caches.policy == name].set_index("cache").loc[names]
         look = _SHAPES.get(name, {"marker": "^", "mfc": "white", "mec": colour, "color": colour})
         y = np.arange(len(names)) + 0.22 * (1 - k)

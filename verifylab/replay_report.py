@@ -13,7 +13,8 @@ from verifylab.gate import CANONICAL_KEY_MIN_WIDTH, Gate
 from verifylab.machine import MachineProfile
 from verifylab.miss_curves import miss_ratio_curve
 from verifylab.policy import policy
-from verifylab.replay import cache_table, every_policy, gate_table, replay_table, traced
+from verifylab.replay import traced
+from verifylab.replay_tables import cache_table, every_policy, gate_table, replay_table
 from verifylab.trace_file import Trace
 
 if TYPE_CHECKING:

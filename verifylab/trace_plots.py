@@ -36,7 +36,7 @@ def draw_keys_found(keys: pd.DataFrame, spaces: pd.DataFrame, capacity: int, ax:
     at = {w: i for i, w in enumerate(sorted(spaces.width))}
     ax.plot([at[n] + 0.12 for n in keys.n], keys["keys"], label="found in this file", **_FOUND)
     ax.legend(loc="best")
-    ax.set_title("Keys found, and keys that one slot set can give")
+    ax.set_title("Keys found, and what one slot set gives")
     if len(at) == 1:
         ax.set_xlim(-0.8, 0.8)
     return ax
@@ -44,24 +44,22 @@ def draw_keys_found(keys: pd.DataFrame, spaces: pd.DataFrame, capacity: int, ax:
 
 def draw_bounds(bounds: pd.DataFrame, ax: Axes) -> Axes:
     """Draw the captures that each policy would have made, as intervals, with those logged."""
-    shown = bounds.dropna(subset=["captures_low", "captures_high"]).reset_index(drop=True)
+    shown = bounds.dropna(subset=["captures_low", "captures_high"]).iloc[::-1]
     for i, row in enumerate(shown.itertuples()):
         look = CANONICAL if row.policy == "canonical" else ARRANGEMENT
         ax.plot([row.captures_low, row.captures_high], [i, i], color="black", lw=3)
-        for end in (row.captures_low, row.captures_high):
+        for end in {row.captures_low, row.captures_high}:
             ax.plot(end, i, **look)
-        ax.plot(row.captures_logged, i + 0.2, marker="v", color=_ORANGE, ls="none", ms=9,
-                label="logged" if i == 0 else None)  # fmt: skip
+        ax.plot([row.captures_logged] * 2, [i - 0.5, i + 0.5], color=_ORANGE, ls="--", lw=1.8,
+                zorder=1, label=None if i else "logged")  # fmt: skip
     names = [f"{r.policy}{f' ({r.engine})' if r.engine else ''}" for r in shown.itertuples()]
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(-0.6, max(len(names), 1) - 0.3)
     ax.set_xlim(left=-0.03 * ax.get_xlim()[1])
     ax.grid(axis="y", visible=False)
-    ax.set(xlabel="captures on the logged steps")
-    ax.set_title("What the log bounds")
-    if len(shown):
-        ax.legend(loc="best")
-    else:
+    ax.set(xlabel="captures on the logged steps: between the ends")
+    ax.set_title("What the log bounds (dashed: logged)")
+    if not len(shown):
         ax.annotate("nothing can be said", (0.5, 0.5), xycoords="axes fraction", ha="center")
     return ax
 
@@ -69,8 +67,7 @@ def draw_bounds(bounds: pd.DataFrame, ax: Axes) -> Axes:
 def draw_windows(windows: pd.DataFrame, ax: Axes) -> Axes:
     """Capture fraction of each window of steps."""
     steps = windows.steps.astype(float).cumsum()
-    ax.step(steps, windows.capture_fraction, where="pre", color=_BLUE, lw=2)
-    ax.plot(steps, windows.capture_fraction, ls="none", marker="o", color=_BLUE, ms=5)
+    ax.stairs(windows.capture_fraction, np.append(0, steps), color=_BLUE, lw=2, baseline=None)
     ax.set_ylim(0, 1.02)
     ax.set_xlim(left=0)
     ax.set(xlabel="steps", ylabel="share of steps that captured")
@@ -133,8 +130,8 @@ def draw_sizes(sizes: pd.DataFrame, ax: Axes) -> Axes:
     x = np.arange(len(sizes))
     ax.bar(x, sizes.steps, 0.6, color=_BLUE)
     unused = np.flatnonzero(sizes.never_used)
-    ax.plot(unused, np.zeros(len(unused)), ls="none", marker="x", ms=10, mew=2.5, color=_ORANGE,
-            label="never used", clip_on=False, zorder=5)  # fmt: skip
+    ax.plot(unused, np.full(len(unused), 0.035), ls="none", marker="x", ms=10, mew=2.5,
+            color=_ORANGE, label="never used", transform=ax.get_xaxis_transform())  # fmt: skip
     ax.set_xticks(x, sizes["size"].astype(str))
     ax.grid(axis="x", visible=False)
     ax.set(xlabel="captured size, tokens", ylabel="steps (measured)")
@@ -210,7 +207,7 @@ def report_figure(report: Report) -> Figure:
     with matplotlib.style.context(STYLE):
         width = {1: 11.0, 2: 15.0, 3: 19.0}[above]
         figure = Figure(figsize=(width, 13.0 if below else 5.6), layout="constrained")
-        rows = figure.subfigures(2, 1, height_ratios=(5, 7)) if below else [figure]
+        rows: Any = figure.subfigures(2, 1, height_ratios=(5, 7)) if below else [figure]
         axes = [*np.atleast_1d(rows[0].subplots(1, above))]
         if below:
             axes += [*rows[1].subplots(1, below)]

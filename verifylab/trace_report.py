@@ -6,7 +6,7 @@ is from the tables beside. `verifylab.trace_plots` draws them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ from verifylab.traces import FORMATS, read
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Config", "Report", "find", "report"]
+__all__ = ["Config", "Report", "find", "report", "save"]
 
 #: Policies that an engine log bounds; several engines in one file: the first three.
 BOUNDED = ("arrangement", "canonical", "indirect", "exec_update", "capture_on_second_use",
@@ -151,6 +151,23 @@ def report(name: str, config: Config) -> Report:
     return Report(trace, config, tuple(sentences), tables)
 
 
+def save(reports: Sequence[Report], folder: str | Path) -> list[Path]:
+    """Write ``result.parquet`` (a row a sentence: ``file, format, sentence``) and ``summary.txt``.
+
+    The tables behind each figure are written with it (`plots.save_figure`).
+    """
+    import pandas as pd
+
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [(r.trace.source, r.trace.format, s) for r in reports for s in r.sentences]
+    result, summary = folder / "result.parquet", folder / "summary.txt"
+    pd.DataFrame(rows, columns=["file", "format", "sentence"]).to_parquet(result, index=False)
+    first = [f"{r.trace.source}: {' '.join(r.sentences[:2])}" for r in reports]
+    summary.write_text("\n".join(first) + "\n", encoding="utf-8")
+    return [result, summary]
+
+
 def _spaces(widths: list[int], config: Config) -> pd.DataFrame:
     """Exact key counts of one slot set at the widths found."""
     import pandas as pd
@@ -191,7 +208,8 @@ def _engine_log(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]
         )
         words.append(f"Evictions, inferred: {evictions}.")
     canonical = tables["bounds"][tables["bounds"].policy == "canonical"]
-    for row in canonical.itertuples():
+    cold = bounds(trace, policy("canonical"), *known[:2], from_start=True)
+    for row, if_cold in zip(canonical.itertuples(), cold.itertuples(), strict=True):
         engine = f"{row.engine}: " if row.engine else ""
         cost = ""
         if not np.isnan(getattr(row, "captures_ms_high", np.nan)):
@@ -201,6 +219,11 @@ def _engine_log(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]
             f"{between(row.captures_low, row.captures_high)} captures of the "
             f"{row.captures_logged:,} logged{cost} (modelled){'; ' if row.why else ''}{row.why}."
         )
+        if if_cold.captures_high - if_cold.captures_low < row.captures_high - row.captures_low:
+            words.append(
+                f"If the log begins with its engine, set from_start: then it is "
+                f"{between(if_cold.captures_low, if_cold.captures_high)} captures."
+            )
     words.append(
         "What canonical costs in tokens is not in a log of keys: a step trace has it, or see "
         "02_width_gate for the calibrated answer."
@@ -240,7 +263,7 @@ def _bench(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]]:
     spread = table.tok_s_spread_pct.max()
     if not np.isnan(spread):
         words.append(
-            f"The widest rung's reps spread over {spread:.1f} %: a difference below that between "
+            f"The reps of one rung spread over up to {spread:.1f} %: a smaller difference between "
             "two files says nothing."
         )
     return words, {"throughput": table}
@@ -257,8 +280,9 @@ def _profile(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]]:
     launches = tables["launches"].iloc[0]
     making = api[api.kind != "graph_launch"]
     share = float(making.wall_pct.sum())
+    made = f"Making and ending graphs takes {share:.1f} % of the wall"
     words = [
-        f"Making and ending graphs takes {share:.1f} % of the wall; "
+        f"{made if len(making) else 'No graph was made or ended here'}; "
         f"{launches.graph_launches:,.0f} graph launches replayed "
         f"{launches.kernels_replayed:,.0f} kernels, {launches.kernels_eager:,.0f} ran outside."
     ]
