@@ -111,3 +111,15 @@ def test_hostile_lines(tmp_path, line) -> None:
 def test_nothing_of_interest_is_said_in_a_sentence(tmp_path) -> None:
     with pytest.raises(TraceError, match=r"v\.log has no readable message of vLLM"):
         read_vllm_log(write(tmp_path, "hello FULL | \n"))
+
+
+def test_logs_of_docker_compose_have_a_bar_in_every_line(tmp_path) -> None:
+    """Rows are found by other needles then: the same rows, the same steps."""
+    path = tmp_path / "a.log"
+    text = SAMPLE.read_text()
+    path.write_text("".join(f"vllm-1  | {line}\n" for line in text.splitlines()))
+    plain, prefixed = read_vllm_log(SAMPLE), read_vllm_log(path)
+    assert prefixed.counts == plain.counts and prefixed.steps == plain.steps
+    sizes = [t.table("settings").capture_sizes.tolist() for t in (plain, prefixed)]
+    assert sizes[0] == sizes[1]
+    assert set(prefixed.table("graphs").engine) == {"vllm-1 (APIServer pid=66)"}

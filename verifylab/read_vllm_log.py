@@ -24,23 +24,18 @@ FORMAT = "vllm_log"
 RUNTIME_MODES = ("FULL", "PIECEWISE", "NONE")
 #: What tells the format.
 NEEDLES = (b"CUDAGraph Stats", b"CUDAGraph Config", b"Avg generation throughput:")
-_NEEDLES = (
-    b"FULL",
-    b"PIECEWISE",
-    b"NONE",
-    b"Unpadded",
-    b"CUDAGraph ",
-    b"Capture sizes:",
-    b"Mode:",
-    b"generation throughput:",
-    b"cceptance",
-)
-_MAX_TEXT, _MEMO_ENTRIES = 1 << 14, 1 << 14
+_NEEDLES = (b"CUDAGraph ", b"Capture sizes:", b"Mode:", b"generation throughput:", b"cceptance")
+#: What rows of the table hold, where a bar does not tell them: each line of `docker compose logs`
+#: has one.
+_ROW_NEEDLES = (b"FULL", b"PIECEWISE", b"NONE", b"Unpadded")
+_MAX_TEXT, _MEMO_ENTRIES, _SAMPLE = 1 << 14, 1 << 14, 1 << 16
 #: Statistics kept; a log has one block of a few rows every ten seconds.
 MAX_ROWS = 5_000_000
 
 _ANSI = re.compile(r"\x1b\[[0-9;]{0,16}[A-Za-z]")
 _PREFIX = re.compile(r"\s*(\([^()]{1,64}\))?")
+#: What `docker compose logs` puts before each line: it tells the engine too.
+_COMPOSE = re.compile(r"([\w.-]{1,64}) +\| ")
 _CLOCK = re.compile(r"\b(\d\d-\d\d \d\d:\d\d:\d\d)\b")
 _ENGINE = re.compile(r"\bEngine (\d{1,6}):")
 _HEADER = {
@@ -87,6 +82,7 @@ class _Reader:
     throughput: list[tuple] = field(default_factory=list)
     acceptance: list[tuple] = field(default_factory=list)
     rows: dict[tuple, tuple] = field(default_factory=dict)
+    headers: dict[str, tuple[str, ...]] = field(default_factory=dict)
     blocks: int = 0
     #: Rows of a block come with one head: the last one seen, and what was found in it.
     head: str | None = None
@@ -94,18 +90,28 @@ class _Reader:
 
     def _head(self, text: str) -> tuple[str, str]:
         """Return clock and engine of a line, from what stands before its text."""
-        if text != self.head:
-            prefix, clock = _PREFIX.match(text), _CLOCK.search(text[:160])
-            name = (prefix.group(1) or "") if prefix else ""
-            if len(self.engines) > 1000 and name not in self.engines:
-                name = ""
-            self.head, self.found = text, (clock.group(1) if clock else "", name)
-        return self.found
+        before = text.partition("[")[0]  # the file that logs: what stands before it comes again
+        if before == self.head:
+            return self.found
+        text = text.partition("|")[0]
+        prefix, clock = _PREFIX.match(text), _CLOCK.search(text[:160])
+        name = (prefix.group(1) or "") if prefix else ""
+        if len(self.engines) > 1000 and name not in self.engines:
+            name = ""
+        found = clock.group(1) if clock else "", name
+        if clock and clock.end() < len(before) < len(text):
+            self.head, self.found = before, found
+        return found
 
     def line(self, text: str, offset: int, number: int) -> None:
         """Read one line that holds one of the needles."""
         text = _ANSI.sub("", text) if "\x1b" in text else text
-        clock, name = self._head(text.partition("|")[0])
+        service = _COMPOSE.match(text)
+        if service:
+            text = text[service.end() :]
+        clock, name = self._head(text)
+        if service:
+            name = f"{service.group(1)} {name}".rstrip()
         engine = self.engines.get(name)
         if engine is None:
             engine = self.engines[name] = _Engine()
@@ -137,7 +143,13 @@ class _Reader:
             engine.mode = found.group(1)
 
     def _row(self, engine: _Engine, at: tuple, text: str, number: int) -> None:
-        same = text[text.index("|") :], engine.columns
+        cells = text[text.index("|") :]
+        if cells.startswith(("|--", "| --")):
+            return  # the rule under a header
+        if (columns := self.headers.get(cells)) is not None:
+            engine.columns = columns
+            return
+        same = cells, engine.columns
         values = self.rows.get(same)
         if values is None:
             values = self._parse(engine, same[0], number)
@@ -156,6 +168,8 @@ class _Reader:
         cells = [c.strip() for c in text[1:].rstrip(" |\r\n\t").split("|")]
         if any(c.lower() in _HEADER for c in cells):
             engine.columns = tuple(_HEADER.get(c.lower(), "") for c in cells)
+            if len(self.headers) < _MEMO_ENTRIES:
+                self.headers[text] = engine.columns
             return None
         row = dict(zip(engine.columns, cells, strict=False))
         mode = row.get("runtime_mode", "").rpartition(".")[2]
@@ -185,12 +199,17 @@ class _Reader:
         import pandas as pd
 
         head = ["offset", "clock", "engine"]
+        names = [*head, "block", "unpadded", "padded", "paddings", "runtime_mode", "count"]
+        columns = dict(zip(names, zip(*self.graphs, strict=True), strict=False))
+        numbers = ("unpadded", "padded", "paddings", "count")
         graphs = pd.DataFrame(
-            self.graphs,
-            columns=[*head, "block", "unpadded", "padded", "paddings", "runtime_mode", "count"],
+            {
+                name: whole_column(np.array(columns.get(name, ()), float))
+                if name in numbers
+                else columns.get(name, ())
+                for name in names
+            }
         )
-        for name in ("unpadded", "padded", "paddings", "count"):
-            graphs[name] = whole_column(graphs[name].to_numpy(float))
         out = {
             "graphs": graphs,
             "settings": pd.DataFrame(
@@ -206,6 +225,17 @@ class _Reader:
                 self.acceptance, columns=[*head, "mean_length", "by_position"]
             )
         return out
+
+
+def _first_bars(data: bytes) -> np.ndarray:
+    """Where the first bar of each line is that has one."""
+    found: list[int] = []
+    at = data.find(b"|")
+    while at >= 0:
+        found.append(at)
+        end = data.find(b"\n", at)
+        at = data.find(b"|", end) if end >= 0 else -1
+    return np.array(found, np.int64)
 
 
 def _float(found: re.Match[str] | None) -> float:
@@ -245,12 +275,16 @@ def read_vllm_log(path: str | Path, *, limits: Limits | None = None) -> Trace:
     size = 0
     for block in line_blocks(path, notes, limits=limits):
         data, size = block.data, block.offset + len(block.data)
-        found = hits(data, _NEEDLES)
-        if not len(found):
+        # A sample tells which needles are quick; both find every row.
+        bars_are_rare = 2 * data.count(b"|", 0, _SAMPLE) < data.count(b"\n", 0, _SAMPLE)
+        at = hits(data, _NEEDLES if bars_are_rare else (*_NEEDLES, *_ROW_NEEDLES))[:, 0]
+        if bars_are_rare:
+            at = np.append(at, _first_bars(data))
+        if not len(at):
             continue
         feeds = np.flatnonzero(np.frombuffer(data, np.uint8) == 10)
         starts = np.append(0, feeds + 1)
-        for index in np.unique(np.searchsorted(feeds, found[:, 0])).tolist():
+        for index in np.unique(np.searchsorted(feeds, at)).tolist():
             start = int(starts[index])
             end = int(feeds[index]) if index < len(feeds) else len(data)
             text = data[start : min(end, start + _MAX_TEXT)].decode("utf-8", "replace")

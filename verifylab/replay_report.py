@@ -12,7 +12,7 @@ from verifylab.caches import CacheRule
 from verifylab.gate import CANONICAL_KEY_MIN_WIDTH, Gate
 from verifylab.machine import MachineProfile
 from verifylab.miss_curves import miss_ratio_curve
-from verifylab.policy import policy
+from verifylab.policy import POLICIES, policy
 from verifylab.replay import traced
 from verifylab.replay_tables import cache_table, every_policy, gate_table, replay_table
 from verifylab.trace_file import Trace
@@ -130,6 +130,9 @@ def _policy_words(table: pd.DataFrame) -> str:
         f"Best policy: {best.policy}, {between(best.tok_s_low, best.tok_s_high, '.1f')} tok/s "
         f"modelled, {between(over, over_most, '+.1f')} % over arrangement"
     )
+    rules = POLICIES[best.policy.partition(" + ")[0]]
+    if rules.data != "none":
+        words += f" (its kernels must read {rules.data} from device data)"
     if len(close):
         words += f"; {', '.join(close.policy)} within {100 * _CLOSE:g} %"
     if len(rivals):

@@ -50,15 +50,15 @@ def draw_bounds(bounds: pd.DataFrame, ax: Axes) -> Axes:
         ax.plot([row.captures_low, row.captures_high], [i, i], color="black", lw=3)
         for end in {row.captures_low, row.captures_high}:
             ax.plot(end, i, **look)
-        ax.plot([row.captures_logged] * 2, [i - 0.5, i + 0.5], color=_ORANGE, ls="--", lw=1.8,
-                zorder=1, label=None if i else "logged")  # fmt: skip
+        ax.plot([row.captures_logged] * 2, [i - 0.5, i + 0.5], color=_ORANGE, lw=1.6, zorder=1,
+                label=None if i else "logged")  # fmt: skip
     names = [f"{r.policy}{f' ({r.engine})' if r.engine else ''}" for r in shown.itertuples()]
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(-0.6, max(len(names), 1) - 0.3)
     ax.set_xlim(left=-0.03 * ax.get_xlim()[1])
     ax.grid(axis="y", visible=False)
     ax.set(xlabel="captures on the logged steps: between the ends")
-    ax.set_title("What the log bounds (dashed: logged)")
+    ax.set_title("What the log bounds (orange: logged)")
     if not len(shown):
         ax.annotate("nothing can be said", (0.5, 0.5), xycoords="axes fraction", ha="center")
     return ax

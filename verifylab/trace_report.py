@@ -109,8 +109,9 @@ class Report:
         """Return the report's words as Markdown."""
         t = self.trace
         lines = [f"### {t.source}: {FORMATS[t.format]}", ""]
-        lines += [f"**{self.sentences[0]}**", "", *self.sentences[1:], ""]
-        lines += ["Cannot be said from it: " + "; ".join(answers.CANNOT[t.format]) + "."]
+        lines += [f"**{self.sentences[0]}**", ""]
+        lines += [f"- {sentence}" for sentence in self.sentences[1:]]
+        lines += ["- Cannot be said from it: " + "; ".join(answers.CANNOT[t.format]) + "."]
         lines += [f"- warning: {w}" for w in t.warnings[:5]]
         return "\n".join(lines)
 
