@@ -7,7 +7,6 @@ import json
 import shutil
 from pathlib import Path
 
-import click
 import pandas as pd
 import pytest
 from click.testing import CliRunner
@@ -21,8 +20,7 @@ from trace_files import (
     write_nsys,
 )
 
-from verifylab import traces
-from verifylab.cli_traces import COMMANDS
+from verifylab import cli, traces
 from verifylab.step_trace import StepTraceWriter
 from verifylab.trace_answers import CANNOT, GIVES
 from verifylab.traces import TraceError
@@ -41,9 +39,8 @@ SAMPLES = {
 
 @pytest.fixture
 def main():
-    """A group with the two commands, as the main one will have them."""
-    group = click.Group(commands={c.name: c for c in COMMANDS})
-    return lambda *words: CliRunner().invoke(group, [str(w) for w in words])
+    """Run the command line."""
+    return lambda *words: CliRunner().invoke(cli.main, [str(w) for w in words])
 
 
 def every_format(folder: Path) -> dict[str, Path]:

@@ -1,23 +1,19 @@
-"""Commands ``import`` and ``inspect``, for the main group: ``main.add_command(import_command)``."""
+"""``verifylab import`` and ``verifylab inspect``: foreign files, stored or told about."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
+
+from verifylab._console import json_line
 
 __all__ = ["COMMANDS", "import_command", "inspect_command"]
 
 #: A screen holds this many warnings; the others are counted.
 _SHOWN = 8
 _json = click.option("--json", "as_json", is_flag=True, help="JSON Lines: one object on each line.")
-
-
-def _fail(message: str) -> NoReturn:
-    click.echo(f"error: {message}", err=True)
-    raise SystemExit(2)
 
 
 @click.command("inspect")
@@ -28,15 +24,12 @@ def inspect_command(files: tuple[Path, ...], as_json: bool) -> None:
 
     The format is found from the content. With --json: format, steps, events, and counts by kind.
     """
-    from verifylab.traces import TraceError, inspect
+    from verifylab.traces import inspect
 
     for number, path in enumerate(files):
-        try:
-            found = inspect(path)
-        except TraceError as error:
-            _fail(str(error))
+        found = inspect(path)
         if as_json:
-            click.echo(json.dumps(found))
+            json_line(found)
         else:
             click.echo(("\n" if number else "") + _screen(found))
 
@@ -52,15 +45,10 @@ def import_command(files: tuple[Path, ...], out: Path | None, as_json: bool) -> 
 
     The default folder is runs/imported/NAME, after the first file.
     """
-    from verifylab.traces import TraceError, import_files, load
+    from verifylab.traces import import_files, load
 
     target = out or Path("runs") / "imported" / (files[0].name.split(".")[0] or "trace")
-    try:
-        folder = import_files(files, target)
-        stored = load(folder)
-    except TraceError as error:
-        _fail(str(error))
-    for trace in stored:
+    for trace in load(import_files(files, target)):
         body = {
             "file": trace.source,
             "format": trace.format,
@@ -70,7 +58,7 @@ def import_command(files: tuple[Path, ...], out: Path | None, as_json: bool) -> 
             "out": str(target),
         }
         if as_json:
-            click.echo(json.dumps(body))
+            json_line(body)
         else:
             click.echo(
                 f"{trace.source}: {trace.format}, {trace.steps:,} steps, {trace.events:,} events, "
