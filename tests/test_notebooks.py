@@ -52,6 +52,10 @@ SMALL: dict[str, dict[str, object]] = {
         "warmup_steps": 50,
         "churn_hours": 0.02,
     },
+    "06_traces": {
+        "files": ["tests/data/modelled_steps.parquet", "tests/data/atlas_engine.log"],
+        "min_widths": [0, 8, 33],
+    },
 }
 
 

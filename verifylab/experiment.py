@@ -271,17 +271,19 @@ def steps_of(
         )  # fmt: skip
 
 
-def _add(counters: Counters, step: Step, nodes_of: NodesOf) -> None:
-    """Count one step (evictions are the cache's to count)."""
+def add_step(
+    counters: Counters,
+    dispatches: Sequence[Dispatch],
+    outcomes: Sequence[Executed],
+    nodes_of: NodesOf,
+) -> None:
+    """Count what one step dispatched (evictions are the cache's to count)."""
     counters.steps += 1
-    counters.sequences += len(step.order)
-    counters.tokens += int(step.emitted.sum())
-    counters.moves += step.moves
-    counters.finished_requests += step.finished
-    counters.capture_steps += any(e.outcome is Outcome.CAPTURE for e in step.outcomes)
-    for dispatch, done in zip(step.dispatches, step.outcomes, strict=True):
+    counters.capture_steps += any(e.outcome is Outcome.CAPTURE for e in outcomes)
+    for dispatch, done in zip(dispatches, outcomes, strict=True):
         graph, loose, pieces = nodes_of(dispatch)
         counters.dispatches += 1
+        counters.sequences += dispatch.width
         counters.layer_launches += dispatch.launches_per_layer
         counters.rows += int(dispatch.depths.sum()) + done.filler_rows
         counters.filler_rows += done.filler_rows
@@ -301,6 +303,14 @@ def _add(counters: Counters, step: Step, nodes_of: NodesOf) -> None:
         elif done.outcome is Outcome.UPDATE:
             counters.updates += 1
             counters.nodes_updated += graph
+
+
+def _add(counters: Counters, step: Step, nodes_of: NodesOf) -> None:
+    """Count one step, its tokens and requests included."""
+    add_step(counters, step.dispatches, step.outcomes, nodes_of)
+    counters.tokens += int(step.emitted.sum())
+    counters.moves += step.moves
+    counters.finished_requests += step.finished
     for p, i in enumerate(step.order):
         verified = int(step.depths[p]) - 1
         good = min(int(step.prefix[i]), verified)
@@ -341,6 +351,43 @@ def _borrower(dispatch: Dispatch, slots: np.ndarray) -> Callable[[Any], int | No
         return sum(rows for _, rows in further)
 
     return cost
+
+
+def cache_for(device: Device, rules: Policy, capacity: int) -> GraphCache:
+    """Return the cache that a policy asks for."""
+    return GraphCache(device, capacity, sightings=max(1, rules.sightings), update=rules.update)
+
+
+def executor(
+    cache: GraphCache, rules: Policy, body: Callable[[Dispatch], Body]
+) -> Callable[[Dispatch, np.ndarray], Executed]:
+    """Return what does a dispatch through `cache`, for `steps_of`: runs and replays alike."""
+
+    def execute(dispatch: Dispatch, slots: np.ndarray) -> Executed:
+        cost = _borrower(dispatch, slots) if rules.borrow else None
+        outcome = cache.step(
+            dispatch.key, body(dispatch), signature=dispatch.signature, borrow=cost
+        )
+        filler = dispatch.rows - int(dispatch.depths.sum())
+        ghosts = 0
+        if outcome is Outcome.BORROW and isinstance(cache.last_key, bytes):
+            pairs, _ = parse_graph_key(cache.last_key)
+            filler += sum(rows for _, rows in pairs[dispatch.width :])
+            ghosts = len(pairs) - dispatch.width
+        nodes = cache.last.nodes if cache.last is not None else 0
+        return Executed(outcome, nodes, filler, ghosts)
+
+    return execute
+
+
+def model_body(device: ModelDevice, nodes_of: NodesOf) -> Callable[[Dispatch], Body]:
+    """Return what a dispatch's graph charges on the machine model."""
+
+    def body(dispatch: Dispatch) -> Body:
+        graph, loose, pieces = nodes_of(dispatch)
+        return device.body(StepWork(dispatch.width, dispatch.rows, graph, pieces, loose))
+
+    return body
 
 
 def run_on(
@@ -390,31 +437,19 @@ def running(
     """
     _refuse_warm_drain(workload, settings)
     rules = key_policy.rules
-    cache = GraphCache(
-        device, settings.capacity, sightings=max(1, rules.sightings), update=rules.update
-    )
+    cache = cache_for(device, rules, settings.capacity)
     counters = Counters()
     count = nodes_of(rules, gdn_layers, other_nodes)
+    does = executor(cache, rules, body)
     seen: set[bytes | None] = set()
 
     def execute(dispatch: Dispatch, slots: np.ndarray) -> Executed:
         seen.add(dispatch.key)
-        cost = _borrower(dispatch, slots) if rules.borrow else None
-        outcome = cache.step(
-            dispatch.key, body(dispatch), signature=dispatch.signature, borrow=cost
-        )
-        filler = dispatch.rows - int(dispatch.depths.sum())
-        ghosts = 0
-        if outcome is Outcome.BORROW and isinstance(cache.last_key, bytes):
-            pairs, _ = parse_graph_key(cache.last_key)
-            filler += sum(rows for _, rows in pairs[dispatch.width :])
-            ghosts = len(pairs) - dispatch.width
-        nodes = cache.last.nodes if cache.last is not None else 0
-        return Executed(outcome, nodes, filler, ghosts)
+        return does(dispatch, slots)
 
     device.timings.reset()
     started_ms = device.clock()
-    with _evicted_nodes(device) as evicted:
+    with evicted_nodes(device) as evicted:
         try:
             for step in steps_of(workload, key_policy, settings, execute):
                 if step.index >= settings.warmup_steps:
@@ -446,7 +481,7 @@ def running(
 
 
 @contextmanager
-def _evicted_nodes(device: Device) -> Iterator[list[int]]:
+def evicted_nodes(device: Device) -> Iterator[list[int]]:
     """Note the nodes of every graph that `device` destroys meanwhile."""
     nodes: list[int] = []
     destroy = device.destroy
@@ -573,13 +608,8 @@ def run(
         raise ValueError(f"path must be 'fast' or 'readable', got {path!r}")
     device = ModelDevice(profile)
     count = nodes_of(key_policy.rules, profile.gdn_layers, profile.other_nodes)
-
-    def body(dispatch: Dispatch) -> Body:
-        graph, loose, pieces = count(dispatch)
-        return device.body(StepWork(dispatch.width, dispatch.rows, graph, pieces, loose))
-
     return run_on(
-        device, workload, key_policy, settings, body,
+        device, workload, key_policy, settings, model_body(device, count),
         gdn_layers=profile.gdn_layers, other_nodes=profile.other_nodes, observe=observe,
     )  # fmt: skip
 

@@ -6,6 +6,7 @@ What a step verifies and emits does not depend on the graph cache. So the keys a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,10 +18,10 @@ from verifylab.experiment import Executed, Settings, nodes_of, steps_of
 from verifylab.graph_cache import Outcome
 from verifylab.key import verify_graph_key
 from verifylab.machine import MachineProfile
-from verifylab.policy import POLICIES, Baked, Dispatch, GatedPolicy, KeyPolicy
+from verifylab.policy import POLICIES, Baked, Dispatch, GatedPolicy, KeyPolicy, Policy
 from verifylab.workload import Workload
 
-__all__ = ["KeyTrace", "key_trace"]
+__all__ = ["KeyTrace", "KeyTracer", "key_trace"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,7 +41,10 @@ class KeyTrace:
         The keys themselves, by number.
     base : Counters
         What no cache changes, over the counted steps: steps, dispatches, tokens, sequences, rows,
-        launches in a layer, moves, finished requests, and the keys seen.
+        launches in a layer, moves, finished requests, the keys seen, and what runs eager whatever
+        the cache does (dispatches without a key, nodes launched beside the graphs).
+    pieces : int
+        Graph launches of a replayed dispatch.
     """
 
     policy: str
@@ -49,6 +53,7 @@ class KeyTrace:
     skip: int
     keys: tuple[bytes, ...]
     base: Counters
+    pieces: int = 1
 
     def counters(self, cache: CacheCounts) -> Counters:
         """Return the counts of the run with that cache, for `verifylab.counters.times`.
@@ -61,9 +66,10 @@ class KeyTrace:
         ValueError
             When the cache did not count the dispatches of this trace after its warm-up.
         """
-        if cache.requests != self.base.dispatches:
+        keyed = self.base.dispatches - self.base.eager
+        if cache.requests != keyed:
             raise ValueError(
-                f"cache must have counted this trace's {self.base.dispatches} dispatches after "
+                f"cache must have counted this trace's {keyed} dispatches after "
                 f"skip={self.skip}, it counted {cache.requests}"
             )
         out = Counters(**self.base.as_dict())
@@ -71,8 +77,8 @@ class KeyTrace:
             "hits", "captures", "evictions", "eager", "nodes_launched", "nodes_captured",
             "nodes_evicted", "nodes_eager",
         ):  # fmt: skip
-            setattr(out, name, getattr(cache, name))
-        out.graph_launches = cache.hits + cache.captures
+            setattr(out, name, getattr(self.base, name) + getattr(cache, name))
+        out.graph_launches = self.pieces * (cache.hits + cache.captures)
         out.capture_steps = min(cache.captures, out.steps)
         return out
 
@@ -163,42 +169,73 @@ def _readable(
     profile: MachineProfile,
 ) -> KeyTrace:
     """Trace through the readable step of `verifylab.experiment`."""
-    known: dict[bytes, int] = {}
-    ids: list[int] = []
-    nodes: list[int] = []
-    dispatched: list[Dispatch] = []
-
     rules = key_policy.rules if isinstance(key_policy, GatedPolicy) else POLICIES["arrangement"]
-    count = nodes_of(rules, profile.gdn_layers, profile.other_nodes)
+    tracer = KeyTracer(rules, profile)
 
     def note(dispatch: Dispatch, slots: NDArray[np.int64]) -> Executed:
         if dispatch.key is None:
             raise ValueError(f"a batch must have a key to be traced, slots {dispatch.slots} "
                              "give none")  # fmt: skip
-        number = known.setdefault(dispatch.key, len(known))
-        if number == len(nodes):
-            nodes.append(count(dispatch)[0])
-        ids.append(number)
-        dispatched.append(dispatch)
-        return Executed(Outcome.HIT, nodes[number])
+        return Executed(Outcome.HIT, 0)
 
-    base, skip = Counters(), 0
     for step in steps_of(workload, key_policy, settings, note):  # type: ignore[arg-type]
-        if step.index < settings.warmup_steps:
-            skip = len(ids)
-        else:
-            base.steps += 1
-            base.dispatches += len(step.dispatches)
-            base.tokens += int(step.emitted.sum())
-            base.sequences += len(step.order)
-            base.rows += sum(d.rows for d in dispatched)
-            base.filler_rows += sum(d.rows - int(d.depths.sum()) for d in dispatched)
-            base.layer_launches += sum(d.launches_per_layer for d in dispatched)
-            base.moves += step.moves
-            base.finished_requests += step.finished
-        dispatched.clear()
-    base.keys_seen = len(known)
-    return KeyTrace(
-        key_policy.name, np.array(ids, np.int32), np.array(nodes, np.int64), skip, tuple(known),
-        base,
-    )  # fmt: skip
+        counted = step.index >= settings.warmup_steps
+        tracer.add(step.dispatches, counted)
+        if counted:
+            tracer.base.tokens += int(step.emitted.sum())
+            tracer.base.moves += step.moves
+            tracer.base.finished_requests += step.finished
+    return tracer.trace(key_policy.name)
+
+
+class KeyTracer:
+    """Numbers the keys of dispatches, and counts what no cache changes.
+
+    Parameters
+    ----------
+    rules : Policy
+    profile : MachineProfile
+        Gives the graph nodes of a key.
+    """
+
+    def __init__(self, rules: Policy, profile: MachineProfile) -> None:
+        self.base = Counters()
+        self._count = nodes_of(rules, profile.gdn_layers, profile.other_nodes)
+        self._known: dict[bytes, int] = {}
+        self._ids: list[int] = []
+        self._nodes: list[int] = []
+        self._skip = 0
+        self._pieces = 1
+
+    def add(self, dispatches: Sequence[Dispatch], counted: bool = True) -> None:
+        """Add a step; those of the warm-up, which come first, are not `counted`."""
+        base = self.base
+        base.steps += counted
+        for dispatch in dispatches:
+            graph, loose, self._pieces = self._count(dispatch)
+            if dispatch.key is not None:
+                number = self._known.setdefault(dispatch.key, len(self._known))
+                if number == len(self._nodes):
+                    self._nodes.append(graph)
+                self._ids.append(number)
+            if not counted:
+                continue
+            base.dispatches += 1
+            base.sequences += dispatch.width
+            base.rows += dispatch.rows
+            base.filler_rows += dispatch.rows - int(dispatch.depths.sum())
+            base.layer_launches += dispatch.launches_per_layer
+            base.nodes_eager += loose
+            if dispatch.key is None:
+                base.eager += 1
+                base.nodes_eager += graph
+        if not counted:
+            self._skip = len(self._ids)
+
+    def trace(self, name: str) -> KeyTrace:
+        """Return the trace, under the policy's name."""
+        self.base.keys_seen = len(self._known)
+        return KeyTrace(
+            name, np.array(self._ids, np.int32), np.array(self._nodes, np.int64), self._skip,
+            tuple(self._known), self.base, self._pieces,
+        )  # fmt: skip

@@ -19,7 +19,7 @@ from verifylab.caches import CacheCounts, checked_trace
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MissCurve", "miss_ratio_curve", "stack_distances"]
+__all__ = ["MissCurve", "miss_ratio_curve", "reuse_distances", "stack_distances"]
 
 #: Stack algorithms that have a curve.
 EVICTIONS = ("lru", "min")
@@ -152,6 +152,32 @@ def _distances(
 
         return fast.min_distances(ids, sizes, next_uses(ids, len(sizes)), int(skip))
     raise ValueError(f"a curve needs a stack algorithm, one of {EVICTIONS}, got {eviction!r}")
+
+
+def reuse_distances(keys: ArrayLike) -> NDArray[np.int64]:
+    """Distinct other keys between each use of a key and its use before (-1: the first use).
+
+    LRU of any capacity above the distance hits. Takes N log N steps.
+
+    Parameters
+    ----------
+    keys : array_like of int, shape (N,)
+        Any whole numbers.
+
+    Raises
+    ------
+    ValueError
+        When `keys` has not one dimension.
+    """
+    keys = np.asarray(keys)
+    if keys.ndim != 1:
+        raise ValueError(f"keys must have one dimension, got shape {keys.shape}")
+    if not len(keys):
+        return np.zeros(0, np.int64)
+    from verifylab._fast_curves import reuse
+
+    _, ids = np.unique(keys, return_inverse=True)
+    return reuse(ids.astype(np.int64))
 
 
 def stack_distances(keys: list[int], eviction: str = "lru") -> list[int | None]:

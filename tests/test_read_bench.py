@@ -1,0 +1,102 @@
+"""Bench files against the published tables, and what can be wrong with one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from trace_files import DATA, serve_result
+
+from verifylab.answers_serving import throughput
+from verifylab.published import table
+from verifylab.read_bench import read_bench
+from verifylab.trace_file import TraceError
+
+ROUND7 = DATA / "l38_r7_c8.json"
+
+
+def write(tmp_path: Path, body: object) -> Path:
+    path = tmp_path / "b.json"
+    path.write_text(body if isinstance(body, str) else json.dumps(body))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("file", "row"),
+    [("l38_r7_c8.json", "r7"), ("vllm_latest_reference.json", "vllm_no_spec")],
+)
+def test_ladders_give_the_published_rows(file, row) -> None:
+    ladder = table("ladder_rounds").set_index("round").loc[row]
+    rungs = read_bench(DATA / file).table("rungs")
+    assert len(rungs) in (1, 8)
+    for rung in rungs.itertuples():
+        assert round(rung.tok_s_mean, 2) == ladder[f"C{rung.concurrency}"]
+
+
+@pytest.mark.parametrize("path", sorted(DATA.glob("*.json")), ids=lambda p: p.stem)
+def test_every_number_agrees_with_the_files_own_summary(path) -> None:
+    body = json.loads(path.read_text())
+    trace = read_bench(path)
+    rungs = trace.table("rungs").set_index("concurrency")
+    for said in body["rungs"]:
+        ours = rungs.loc[said["concurrency"]]
+        assert ours.tok_s_mean == pytest.approx(said["tok_s_mean"])
+        assert ours.tok_s_median == pytest.approx(said["tok_s_median"])
+        assert ours.tok_s_spread_pct == pytest.approx(said["tok_s_spread_pct"])
+        assert ours.completion_tokens == sum(said["completion_tokens_series"])
+        short = 3 * body["osl"] * said["concurrency"] - sum(said["completion_tokens_series"])
+        assert ours.short_tokens == short
+        flagged = [w for w in trace.warnings if w.startswith(f"C={said['concurrency']}:")]
+        assert bool(flagged) == (short > 0)
+    assert trace.events == sum(len(r["reps"]) for r in body["rungs"])
+
+
+def test_numbers_that_contradict_themselves_are_flagged(tmp_path) -> None:
+    body = json.loads(ROUND7.read_text())
+    body["rungs"][0]["reps"][0]["tok_s"] = 150.0
+    body["rungs"][0]["tok_s_mean"] = 150.0
+    trace = read_bench(write(tmp_path, body))
+    assert "C=8, rep 0: tok_s says 150.00" in trace.warnings[0]
+    assert any("tok_s_mean says 150.00" in w for w in trace.warnings)
+    assert trace.table("rungs").tok_s_mean[0] == pytest.approx(110.63, abs=0.01)
+
+
+def test_every_cut_keeps_the_complete_reps(tmp_path) -> None:
+    text = ROUND7.read_text()
+    counts = []
+    for cut in range(0, len(text), 23):
+        try:
+            counts.append(read_bench(write(tmp_path, text[:cut])).counts["reps"])
+        except TraceError as error:
+            assert str(error).startswith("b.json")
+            counts.append(0)
+    assert counts == sorted(counts) and set(counts) == {0, 1, 2, 3}
+
+
+def test_vllm_bench_serve_alone_in_a_list_and_as_lines(tmp_path) -> None:
+    one = read_bench(write(tmp_path, serve_result(input_lens=[1] * 1000)))
+    assert one.format == "vllm_bench_serve"
+    assert throughput(one).iloc[0][["concurrency", "tok_s_mean"]].tolist() == [8, 100.0]
+    both = [serve_result(), serve_result(max_concurrency=16, output_throughput=7.0)]
+    lines = "\n".join(map(json.dumps, both)) + '\n{"cut'
+    for body in (both, lines):
+        trace = read_bench(write(tmp_path, body))
+        assert throughput(trace).concurrency.tolist() == [8, 16]
+        assert any("output_throughput says 7.00" in w for w in trace.warnings)
+    short = read_bench(write(tmp_path, serve_result(completed=79)))
+    assert "79 of 80 prompts completed" in short.warnings[0]
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["", " ", "{", "[]", "17", '"x"', '{"rungs": []}', '{"rungs": 5}', '{"rungs": [{}]}',
+     '{"rungs": [{"concurrency": 1e400, "reps": []}]}',
+     '{"rungs": [{"concurrency": 8, "reps": [{"wall_s": 0, "tok_s": "x"}]}]}',
+     '{"rungs": ' + "9" * 1_000_000 + "}", '{"rungs": ' + "[" * 1_000_000, "[{}]"],
+    ids=range(14),
+)  # fmt: skip
+def test_what_is_no_result_is_a_sentence(tmp_path, body) -> None:
+    with pytest.raises(TraceError) as caught:
+        read_bench(write(tmp_path, body))
+    assert str(caught.value).startswith("b.json") and "\n" not in str(caught.value)

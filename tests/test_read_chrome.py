@@ -1,0 +1,187 @@
+"""Chrome traces: the real one against `json.load`, small ones against hand counts, and damage."""
+
+from __future__ import annotations
+
+import collections
+import gzip
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from trace_files import DATA, chrome_event, chrome_events, chrome_text
+
+from verifylab import json_stream
+from verifylab.answers_profile import device_time, graph_api, launch_counts, profile_steps
+from verifylab.read_chrome import read_chrome
+from verifylab.trace_file import TraceError
+
+KINETO = DATA / "graph_launches.json.gz"
+
+
+def write(tmp_path: Path, text: str | bytes, name: str = "t.json") -> Path:
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.fixture(scope="module")
+def kineto():
+    return read_chrome(KINETO), json.loads(gzip.decompress(KINETO.read_bytes()))["traceEvents"]
+
+
+def test_the_real_trace_against_a_plain_parse(kineto) -> None:
+    trace, events = kineto
+    assert trace.events == len(events) == 105_167
+    assert trace.counts["graph_launch"] == 12
+    assert trace.warnings == () and trace.about["gpu"] == "Tesla V100-SXM2-16GB"
+    by_name = collections.Counter(e["name"] for e in events if e.get("cat") == "cuda_runtime")
+    assert trace.table("calls").name.value_counts().to_dict() == by_name
+    kernels = [e for e in events if e.get("cat") == "kernel"]
+    assert len(trace.table("kernels")) == len(kernels)
+    assert trace.table("kernels").dur_us.sum() == sum(e["dur"] for e in kernels)
+    assert trace.steps == sum(e.get("name", "").startswith("ProfilerStep#") for e in events)
+
+
+def test_what_the_real_trace_says(kineto) -> None:
+    trace, events = kineto
+    launches = [e for e in events if e.get("name") == "cudaGraphLaunch"]
+    row = graph_api(trace).set_index("kind").loc["graph_launch"]
+    assert row.calls == 12
+    assert row.total_ms == pytest.approx(sum(e["dur"] for e in launches) / 1e3)
+    counts = launch_counts(trace).iloc[0]
+    ids = {e["args"]["correlation"] for e in launches}
+    replayed = sum(e.get("cat") == "kernel" and e["args"]["correlation"] in ids for e in events)
+    assert (counts.kernels_replayed, counts.kernels) == (replayed, 9876)
+    steps = profile_steps(trace)
+    assert steps.how.eq("ranges").all() and steps.graph_launches.tolist() == [2] * 6
+    busy = device_time(trace).iloc[0]
+    # Another way: paint every microsecond that a kernel covers.
+    spans = [(e["ts"], e["ts"] + e["dur"]) for e in events if e.get("cat") == "kernel"]
+    first = min(s for s, _ in spans)
+    painted = np.zeros(max(e for _, e in spans) - first, bool)
+    for start, end in spans:
+        painted[start - first : end - first] = True
+    assert busy.busy_ms == pytest.approx(painted.sum() / 1e3)
+
+
+def test_a_small_one_in_full(tmp_path) -> None:
+    trace = read_chrome(write(tmp_path, chrome_text()))
+    assert trace.events == 13 and not trace.warnings
+    # The driver call inside the runtime call is not counted twice.
+    assert trace.counts == {
+        "graph_launch": 2, "graph_instantiate": 1, "capture_begin": 1, "kernel_launch": 1,
+        "kernels": 4, "ranges": 2,
+    }  # fmt: skip
+    steps = profile_steps(trace)
+    assert steps.captures.tolist() == [1, 0] and steps.graph_launches.tolist() == [1, 1]
+    assert steps.graph_ms.tolist() == [0.022, 0.0]
+    row = launch_counts(trace).iloc[0]
+    assert (row.kernels_replayed, row.kernels_eager, row.kernels_per_graph) == (3, 1, 1.5)
+    api = graph_api(trace).set_index("kind")
+    assert api.loc["graph_instantiate", "per_step_ms"] == 0.01
+    assert profile_steps(trace, "no such range").how.eq("launches").all()
+    with pytest.raises(TraceError, match="no regular expression"):
+        profile_steps(trace, "(")
+
+
+def test_begin_and_end_events_and_a_bare_array(tmp_path) -> None:
+    events = [
+        {"ph": "B", "name": "cudaGraphLaunch", "ts": 5, "tid": 1},
+        {"ph": "B", "name": "cuGraphLaunch", "ts": 6, "tid": 1},
+        {"ph": "E", "ts": 8, "tid": 1},
+        {"ph": "E", "ts": 9, "tid": 1},
+        {"ph": "B", "name": "cudaGraphLaunch", "ts": 20, "tid": 1},
+    ]
+    trace = read_chrome(write(tmp_path, json.dumps(events)))
+    assert trace.counts["graph_launch"] == 1  # the other is nested, the third has no end
+    assert trace.table("calls").dur_us.tolist() == [4.0, 2.0]
+    assert "1 begun events have no end" in trace.warnings[0]
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_every_cut_keeps_what_is_whole(tmp_path, indent) -> None:
+    text = json.dumps({"traceEvents": chrome_events()}, indent=indent)
+    begin = text.index("[") + 1
+    counts = []
+    for cut in [*range(begin, len(text), 7), len(text)]:
+        path = write(tmp_path, text[:cut])
+        try:
+            trace = read_chrome(path)
+        except TraceError as error:
+            assert "0 trace events" in str(error)
+            counts.append(0)
+            continue
+        counts.append(trace.events)
+        assert len(trace.warnings) >= 1 or cut >= text.rindex("]")
+    assert counts == sorted(counts) and counts[-1] == 13
+
+
+@pytest.mark.parametrize("size", [1, 3, 17, 64, 1000])
+def test_blocks_of_any_size_give_the_same(tmp_path, size) -> None:
+    text = '\ufeff{"a": "\\"traceEvents\\": [", "traceEvents" :\n[' + ", ".join(
+        json.dumps(e) for e in chrome_events()
+    ) + ', 5, -1.5e3, "x]{", [1, [2]] ], "more": [{"ph": "X"}]}'  # fmt: skip
+    data = text.encode()
+    pieces = iter([data[i : i + size] for i in range(0, len(data), size)])
+    from verifylab.read_chrome import OPENING
+    from verifylab.trace_file import Notes
+
+    notes = Notes()
+    stream = json_stream.objects(pieces, OPENING, notes)
+    next(stream)
+    got = [value for several in stream for value in several]
+    assert got == [*chrome_events(), 5, -1.5e3, "x]{", [1, [2]]]
+    assert notes.texts() == ()
+
+
+def test_stretches_equal_one_by_one(monkeypatch, tmp_path) -> None:
+    rng = random.Random(3)
+    nested = [[{"y": {}}, {}] * rng.randrange(9) for _ in range(2000)]
+    events = [
+        chrome_event("cudaGraphLaunch", i, 1, correlation=i, x=x) for i, x in enumerate(nested)
+    ]
+    path = write(tmp_path, json.dumps({"traceEvents": events}))
+    fast = read_chrome(path)
+    monkeypatch.setattr(json_stream, "_stretch", lambda text, at: None)
+    slow = read_chrome(path)
+    assert fast.counts == slow.counts == {"graph_launch": 2000}
+    assert fast.table("calls").equals(slow.table("calls"))
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ('{"cat": "kernel", "ts": ' + "1" * 1_000_000 + "}", "too many digits"),
+        ("[" * 100_000 + "]" * 100_000, "nested too deep"),
+        ('{"a":' * 100_000 + "1" + "}" * 100_000, "nested too deep"),
+        ('{"cat": "kernel", "ph": "X", "ts": NaN, "dur": 1}', "ts nan"),
+        ('{"cat": "kernel", "ph": "X", "ts": 1, "dur": Infinity}', "dur inf"),
+        ('{"cat": "kernel", "ph": "X", "ts": 1, "dur": -5}', "dur -5"),
+        ('{"cat": "kernel", "ph": "X", "ts": "1", "dur": {}}', "ts '1'"),
+        ('{"cat": "kernel", "ph": "X", "ts": ' + "9" * 300 + ', "dur": 1}', "beyond 64 bits"),
+        ('{"cat": ["kernel"], "ph": "X"}', "is no event"),
+        ("17", "is no event"),
+        ('{"cat": "kernel", "ph": "X" "ts": 1}', "not JSON"),
+        ('{"cat": "kernel", nonsense}', "not JSON"),
+    ],
+)
+def test_a_bad_event_is_named_and_the_others_kept(tmp_path, bad, words) -> None:
+    events = [json.dumps(e) for e in chrome_events()]
+    text = '{"traceEvents": [' + ",\n".join([*events[:5], bad, *events[5:]]) + "]}"
+    trace = read_chrome(write(tmp_path, text))
+    assert trace.counts["graph_launch"] == 2 and trace.counts["kernels"] == 4
+    assert words in trace.warnings[0], trace.warnings
+
+
+def test_gzip_cut_in_the_middle(tmp_path) -> None:
+    data = gzip.compress(chrome_text().encode())
+    trace = read_chrome(write(tmp_path, data[: len(data) * 2 // 3], "t.json.gz"))
+    assert 0 < trace.events < 13 and "gzip data is cut off" in "".join(trace.warnings)
+
+
+def test_no_events_is_a_sentence(tmp_path) -> None:
+    for text in ('{"traceEvents": []}', '{"traceEvents": [', '{"other": 1}', "", "["):
+        with pytest.raises(TraceError, match=r"^t\.json has (no array of|0) trace events"):
+            read_chrome(write(tmp_path, text))

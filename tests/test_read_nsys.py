@@ -1,0 +1,137 @@
+"""Nsight Systems exports: small ones made here, versions that differ, and hostile databases."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+from trace_files import write_nsys
+
+from verifylab.answers_profile import device_time, graph_api, launch_counts, profile_steps
+from verifylab.read_nsys import read_nsys
+from verifylab.trace_file import TraceError
+
+
+def test_an_export_in_full(tmp_path) -> None:
+    trace = read_nsys(write_nsys(tmp_path / "a.sqlite"))
+    assert trace.counts == {
+        "graph_launch": 2, "graph_instantiate": 1, "graph_exec_destroy": 1, "kernel_launch": 1,
+        "kernels": 3, "ranges": 2, "graph_runs": 1,
+    }  # fmt: skip
+    assert trace.events == 6 + 3 + 2 + 1  # the mark is no range
+    assert trace.warnings == ("1 CUDA calls returned an error",)
+    assert trace.table("ranges").name.tolist() == ["verify", "verify"]  # text and textId
+    api = graph_api(trace).set_index("kind")
+    assert api.loc["graph_instantiate", "total_ms"] == pytest.approx(17.999)
+    assert api.loc["graph_exec_destroy", "per_step_ms"] == pytest.approx(3.0)
+    assert api.loc["graph_launch", "calls"] == 2  # the nested driver call left out
+    steps = profile_steps(trace)
+    assert steps.captures.tolist() == [1, 0] and steps.kernel_launches.tolist() == [0, 1]
+    counts = launch_counts(trace).iloc[0]
+    assert (counts.kernels_replayed, counts.kernels_eager) == (2, 1)
+    assert device_time(trace).busy_ms[0] == pytest.approx(1.8 + 1.7 + 0.9)
+
+
+def test_without_ranges_a_step_ends_with_a_graph_launch(tmp_path) -> None:
+    trace = read_nsys(write_nsys(tmp_path / "a.sqlite", without=("NVTX_EVENTS",)))
+    steps = profile_steps(trace)
+    assert steps.how.tolist() == ["launches"] * 2
+    assert steps.captures.tolist() == [1, 0]
+    assert steps.graph_ms.tolist() == [pytest.approx(17.999), pytest.approx(6.0)]
+
+
+@pytest.mark.parametrize(
+    "without",
+    ["StringIds", "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_KERNEL",
+     "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "NVTX_EVENTS"],
+)  # fmt: skip
+def test_any_table_may_be_missing(tmp_path, without) -> None:
+    trace = read_nsys(write_nsys(tmp_path / "a.sqlite", without=(without,)))
+    assert trace.events > 0
+    if without in ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_KERNEL"):
+        assert any(without in w for w in trace.warnings)
+
+
+def test_columns_missing_and_added(tmp_path) -> None:
+    more = """
+        ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN graphNodeId;
+        ALTER TABLE CUPTI_ACTIVITY_KIND_RUNTIME DROP COLUMN returnValue;
+        ALTER TABLE CUPTI_ACTIVITY_KIND_RUNTIME ADD COLUMN novelty BLOB;
+        ALTER TABLE NVTX_EVENTS DROP COLUMN eventType;
+    """
+    trace = read_nsys(write_nsys(tmp_path / "a.sqlite", more=more))
+    assert trace.counts["graph_launch"] == 2 and trace.counts["kernels"] == 3
+    assert launch_counts(trace).kernels_replayed[0] == 2  # by correlation with a graph launch
+
+
+def test_no_start_column_is_said(tmp_path) -> None:
+    more = "ALTER TABLE CUPTI_ACTIVITY_KIND_RUNTIME DROP COLUMN start;"
+    trace = read_nsys(write_nsys(tmp_path / "a.sqlite", more=more))
+    assert "CUPTI_ACTIVITY_KIND_RUNTIME has no column 'start'" in "\n".join(trace.warnings)
+
+
+@pytest.mark.parametrize(
+    ("what", "more"),
+    [
+        ("a view", "CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS WITH RECURSIVE c(start, end) AS "
+                   "(SELECT 1, 2 UNION ALL SELECT start, end FROM c) SELECT * FROM c;"),
+        ("a virtual table", "CREATE VIRTUAL TABLE CUPTI_ACTIVITY_KIND_KERNEL USING fts5(start);"),
+    ],
+)  # fmt: skip
+def test_a_view_or_virtual_table_in_a_tables_place_is_not_run(tmp_path, what, more) -> None:
+    path = write_nsys(tmp_path / "a.sqlite", without=("CUPTI_ACTIVITY_KIND_KERNEL",), more=more)
+    trace = read_nsys(path)
+    assert f"CUPTI_ACTIVITY_KIND_KERNEL is {what}, not a table: not read" in trace.warnings
+    assert len(trace.table("kernels")) == 0
+
+
+def test_generated_columns_and_triggers_do_not_run(tmp_path) -> None:
+    more = """
+        DROP TABLE CUPTI_ACTIVITY_KIND_KERNEL;
+        CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL(
+            a INTEGER, start INTEGER AS (length(hex(zeroblob(a)))), end INTEGER);
+        INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL(a, end) VALUES (1000000, 5);
+        CREATE TRIGGER CUPTI AFTER INSERT ON StringIds BEGIN DELETE FROM NVTX_EVENTS; END;
+    """
+    path = write_nsys(tmp_path / "a.sqlite", more=more)
+    before = path.read_bytes()
+    trace = read_nsys(path)
+    assert "CUPTI_ACTIVITY_KIND_KERNEL has no column 'start'" in "\n".join(trace.warnings)
+    assert trace.counts["ranges"] == 2
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["a.sqlite"]  # no journal beside it
+
+
+def test_values_of_the_wrong_kind_are_left_out(tmp_path) -> None:
+    more = """
+        INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES ('x', 5, 9, 1, 1, 0), (5, NULL, 9, 1, 1, 0),
+            (9, 3, 9, 1, 1, 0), (1, 2, x'00ff', 'y', 'z', 'w');
+        INSERT INTO StringIds VALUES (100, CAST(x'ff00fe' AS TEXT));
+    """
+    trace = read_nsys(write_nsys(tmp_path / "a.sqlite", more=more))
+    assert trace.counts["graph_launch"] == 2
+    assert sum("start or end is missing or wrong" in w for w in trace.warnings) == 3
+
+
+def test_other_databases_and_damage_are_sentences(tmp_path) -> None:
+    other = tmp_path / "other.sqlite"
+    with sqlite3.connect(other) as base:
+        base.execute("CREATE TABLE t(x)")
+    base.close()
+    with pytest.raises(TraceError, match="without tables of an Nsight Systems export"):
+        read_nsys(other)
+    with pytest.raises(TraceError, match="no such file"):
+        read_nsys(tmp_path / "absent")
+    path = write_nsys(tmp_path / "a.sqlite")
+    data = path.read_bytes()
+    path.write_bytes(b"not a database, but long enough to be one" * 100)
+    with pytest.raises(TraceError, match="no readable SQLite database"):
+        read_nsys(path)
+    path.write_bytes(data[:4096])
+    with pytest.raises(TraceError, match=r"a\.sqlite"):
+        read_nsys(path)
+
+
+def test_a_file_name_cannot_add_options(tmp_path) -> None:
+    path = write_nsys(tmp_path / "a?mode=rwc&x=#%20.sqlite")
+    assert read_nsys(path).counts["graph_launch"] == 2

@@ -1,0 +1,250 @@
+"""What another policy or capacity would have captured, bounded from a log of captures alone.
+
+The log gives, for each window, how many steps were replayed, and for each capture its key; not
+the keys of replayed steps. Three facts bound every answer all the same.
+
+1. *Compulsory.* From a cold cache every distinct key is captured at least once.
+2. *Inclusion.* What LRU hits, a larger LRU hits too (Mattson 1970).
+3. *Merging.* If the new key is a function of the logged one, then between two uses of a new key
+   there are at most as many distinct new keys as there were logged ones between the two uses of
+   its logged key. So a logged hit stays a hit, and only logged captures can be captures.
+
+For a policy that updates, what is kept is the node structure: it is what the facts are about
+then. One that waits for a second sighting caches what a plain LRU would, but for each key's first
+use: it captures no more, and a key seen once it does not capture at all, so the first fact is
+void. Borrowing depends on the order of all steps, which a log does not have: nothing can be said.
+The drafts of a captured batch are taken to be its most rows less one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from verifylab.experiment import nodes_of
+from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
+from verifylab.machine import MachineProfile
+from verifylab.policy import POLICIES, Baked, GatedPolicy, KeyPolicy
+from verifylab.trace_file import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["bounds"]
+
+
+_COLUMNS = ["engine", "segment", "policy", "capacity", "steps", "keys", "captures_logged",
+            "captures_low", "captures_high", "fraction_low", "fraction_high", "why"]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """One engine's run in a log: what is known of it."""
+
+    keys: Any
+    captured: int
+    hidden: int  # borrowed steps: their keys are not known, and they were no captures
+    steps: int
+    capacity: int | None
+    from_start: bool
+    all_captures: bool
+
+
+def bounds(
+    trace: Trace,
+    key_policy: KeyPolicy | GatedPolicy,
+    capacity: int = VERIFY_BATCHED_GRAPH_CAP,
+    profile: MachineProfile | None = None,
+    from_start: bool | None = None,
+) -> pd.DataFrame:
+    """Bound the captures of a policy and an LRU capacity on the steps of an engine log.
+
+    Parameters
+    ----------
+    trace : Trace
+        Of format ``atlas_log``.
+    key_policy : KeyPolicy
+        Applied to the slots and depths of every captured key.
+    capacity : int
+        Graphs; 1 or more.
+    profile : MachineProfile, optional
+        Adds ``captures_ms_low, captures_ms_high`` (modelled).
+    from_start : bool, optional
+        Whether the log begins with the engine, its cache cold. None: believed only where the
+        first window proves it (fewer live keys than the cache holds, all of them captured before
+        in this log).
+
+    Returns
+    -------
+    DataFrame
+        A row for each engine and segment: ``engine, segment, policy, capacity, steps, keys``
+        (known, under the policy)``, captures_logged, captures_low, captures_high,
+        fraction_low, fraction_high, why``. NaN where nothing can be said, with the reason.
+    """
+    import pandas as pd
+
+    if capacity < 1:
+        raise ValueError(f"capacity must be 1 or more graphs, got {capacity}")
+    captures = trace.table("captures")
+    sections = set(zip(captures.engine.astype(str), captures.segment, strict=True))
+    windows = trace.tables.get("windows")
+    if windows is not None:
+        sections |= set(zip(windows.engine.astype(str), windows.segment, strict=True))
+    rows = []
+    for engine, segment in sorted(sections):
+        section = _section(trace, engine, segment, from_start)
+        row: dict[str, Any] = {"engine": engine, "segment": segment, "policy": key_policy.name,
+                               "capacity": capacity, "steps": section.steps}  # fmt: skip
+        rows.append(row | _bound(section, key_policy, capacity, profile))
+    return pd.DataFrame(rows, columns=None if rows else _COLUMNS)
+
+
+def _section(trace: Trace, engine: str, segment: int, from_start: bool | None) -> _Section:
+    def mine(table: pd.DataFrame) -> pd.DataFrame:
+        return table[(table.engine.astype(str) == engine) & (table.segment == segment)]
+
+    import pandas as pd
+
+    captures, keys = mine(trace.table("captures")), trace.table("keys")
+    windows = trace.tables.get("windows")
+    windows = None if windows is None else mine(windows)
+    if windows is None or windows.empty:
+        known = keys[keys.key_id.isin(captures.key_id)]
+        return _Section(known, len(captures), 0, 0, None, bool(from_start), False)
+    first = windows.iloc[0]
+    # Steps after the last window were not counted, so their captures are left out too.
+    captures = captures[captures.offset < windows.offset.iloc[-1]]
+    known = keys[keys.key_id.isin(captures.key_id)]
+    before = captures[captures.offset < first.offset]
+    total = int(windows.capture.sum())
+    capacity = windows.capacity.dropna()
+    proven = pd.notna(first.live_keys) and pd.notna(first.capacity)
+    proven = proven and first.live_keys < first.capacity
+    proven = proven and first.live_keys <= before.key_id.nunique()
+    return _Section(
+        known,
+        max(total, len(captures)),
+        int(windows.borrow.sum()),
+        int(windows.steps.sum()),
+        int(capacity.max()) if len(capacity) else None,
+        bool(proven) if from_start is None else from_start,
+        len(captures) >= total and bool((captures.key_id >= 0).all()),
+    )
+
+
+def _bound(
+    section: _Section,
+    key_policy: KeyPolicy | GatedPolicy,
+    capacity: int,
+    profile: MachineProfile | None,
+) -> dict[str, Any]:
+    nan = float("nan")
+    nothing = {"keys": 0, "captures_logged": section.captured, "captures_low": nan,
+               "captures_high": nan, "fraction_low": nan, "fraction_high": nan}  # fmt: skip
+    rules = key_policy.rules if isinstance(key_policy, GatedPolicy) else POLICIES["arrangement"]
+    if lost := _lost_pairing(section.keys, key_policy):
+        return nothing | {"why": lost}
+    if rules.borrow:
+        return nothing | {"why": "what is borrowed depends on the order of all steps"}
+    # Launches stand for nodes where no machine is given: only that they are there matters.
+    machine = (1, 0) if profile is None else (profile.gdn_layers, profile.other_nodes)
+    count = nodes_of(rules, *machine)
+    new: dict[bytes | None, int] = {}
+    same, parts = section.all_captures, 1
+    columns = (section.keys.key, section.keys.slots, section.keys.depths)
+    for key, slots, depths in zip(*columns, strict=True):
+        rows = np.asarray(depths, np.int64)
+        plan = key_policy.step(np.asarray(slots, np.int64), rows, int(rows.max()) - 1)
+        parts = max(parts, len(plan.dispatches))
+        for dispatch in plan.dispatches:
+            kept = dispatch.signature if rules.update and dispatch.key else dispatch.key
+            new[kept] = count(dispatch)[0]
+            same &= kept == key
+    if rules.sightings == 0:
+        none = {"captures_low": 0.0, "captures_high": 0.0, "why": "exact: it never captures"}
+        if section.steps:
+            none |= {"fraction_low": 0.0, "fraction_high": 0.0}
+        if profile is not None:
+            none |= {"captures_ms_low": 0.0, "captures_ms_high": 0.0}
+        return nothing | none
+    new.pop(None, None)
+    low = len(new) if section.from_start else max(0, len(new) - capacity)
+    if rules.sightings > 1:
+        same, low = False, 0
+    reasons = (
+        [] if section.from_start else ["it is not shown that the log begins with a cold cache"]
+    )
+    high: float = section.steps * parts if section.steps else nan
+    if not section.steps:
+        reasons.append("no window says how many steps there were")
+    if same and section.capacity is not None and capacity <= section.capacity:
+        low = section.captured  # the engine's own keys: a smaller cache captures no less
+    if section.capacity is None:
+        reasons.append("the log does not say the cache's capacity")
+    elif capacity < section.capacity:
+        reasons.append(f"less than the engine's {section.capacity} graphs: hits may be lost")
+    elif parts > 1:
+        reasons.append(f"a logged batch becomes {parts} dispatches: hits may be lost")
+    else:
+        high = min(high, section.captured + section.hidden) if section.steps else section.captured
+        if same and capacity == section.capacity:
+            high = low
+            reasons = ["exact: what the engine did"]
+        elif section.hidden:
+            reasons.append(f"{section.hidden} borrowed steps have keys that were not logged")
+        elif (
+            section.from_start
+            and section.all_captures
+            and len(new) <= capacity
+            and rules.sightings == 1
+        ):
+            high = low
+            reasons.append("exact: every key is known and all fit")
+        elif section.all_captures and len(new) + section.capacity <= capacity:
+            high = min(high, len(new))  # with what was live before the log, all fit
+    if not section.all_captures:
+        reasons.append("captures are missing from the log, or no window counts them")
+    row = nothing | {"keys": len(new), "captures_low": float(low), "captures_high": float(high)}
+    if section.steps:
+        row |= {"fraction_low": low / section.steps, "fraction_high": high / section.steps}
+    if profile is not None and new:
+        row |= {
+            f"captures_ms_{end}": _capture_ms(profile, list(new.values()), captures, capacity)
+            for end, captures in (("low", low), ("high", high))
+        }
+    return row | {"why": "; ".join(reasons)}
+
+
+def _lost_pairing(keys: pd.DataFrame, key_policy: KeyPolicy | GatedPolicy) -> str:
+    """Why the policy cannot be computed from these keys; empty when it can.
+
+    A canonical engine logs re-paired depths: which sequence earned which is gone. Only a key of
+    (slot, rows) pairs needs that.
+    """
+    if isinstance(key_policy, GatedPolicy) and (
+        key_policy.rules.baked is not Baked.PAIRS or key_policy.rules.sightings == 0
+    ):
+        return ""
+    for n, mine in keys.groupby("n"):
+        mixed = mine[[len(set(d)) > 1 for d in mine.depths]]
+        if (
+            isinstance(key_policy, GatedPolicy)
+            and key_policy.rules.gated
+            and key_policy.gate.canonical(int(n))
+        ):
+            continue
+        if len(mixed) and bool(mixed.canonical.all()):
+            return (
+                f"at width {n} every key of mixed depths is in canonical form, as a canonical "
+                f"engine logs them: own depths are lost then, and {key_policy.name} needs them"
+            )
+    return ""
+
+
+def _capture_ms(profile: MachineProfile, nodes: list[int], count: float, capacity: int) -> float:
+    mean = int(np.mean(nodes))
+    build = sum(profile.operation_ms(op, mean) for op in ("record", "instantiate"))
+    destroy = sum(profile.operation_ms(op, mean) for op in ("exec_destroy", "graph_destroy"))
+    return count * build + max(count - capacity, 0) * destroy
