@@ -216,7 +216,7 @@ def min_distances(keys, nodes, coming, skip):
     return by_distance, nodes_by_distance, before, after
 
 
-@njit(cache=True)
+@jit
 def reuse(ids):  # pragma: no cover - compiled
     """Distinct ids between each use and the one before it of the same id; -1 at the first."""
     uses = len(ids)
