@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import verifylab
-from verifylab import _cli_text
+from verifylab import _cli_text, cli_runs
 from verifylab._console import FAILED, INTERRUPTED, Commands, json_line, table, whole_numbers
 
 if TYPE_CHECKING:
@@ -242,3 +242,7 @@ def _print(rows: Sequence[dict[str, Any]], columns: Sequence[str], as_json: bool
             json_line(row)
     else:
         click.echo(table(rows, columns))
+
+
+for _command in cli_runs.COMMANDS:
+    main.add_command(_command)

@@ -97,7 +97,8 @@ def load(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
         `COLUMNS`, then ``param_<name>`` for each parameter of the notebooks, then the columns of
         the results; one of these that is called like one of `COLUMNS` becomes ``result_<name>``.
         A run with a result has a row for each of its rows; any other has one row, nothing in the
-        result's columns. A result whose checksum does not hold is left out: ``corrupt``.
+        result's columns (whole numbers and flags are then of pandas' types that can be missing).
+        A result whose checksum does not hold is left out: ``corrupt``.
 
     Raises
     ------
@@ -125,7 +126,7 @@ def load(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
         for name in names
     }
     about = pd.concat([about, pd.DataFrame(parameters, about.index)], axis=1)
-    results = _together(tables)
+    results = _together(tables, gaps=len(tables) < len(runs))
     if results is None:
         return about
     results = results.rename(columns={n: f"result_{n}" for n in results if n in about})
@@ -232,7 +233,7 @@ def _about(stored: Stored) -> list[Any]:
     return [*head, record.repeat, record.attempts, record.seconds, record.started, stored.error]
 
 
-def _together(tables: dict[int, Any]) -> pd.DataFrame | None:
+def _together(tables: dict[int, Any], gaps: bool) -> pd.DataFrame | None:
     """Put tables under one another; the index says of which run a row is."""
     import warnings
 
@@ -250,6 +251,9 @@ def _together(tables: dict[int, Any]) -> pd.DataFrame | None:
     for runs in alike.values():
         frame = pa.concat_tables([tables[at] for at in runs]).to_pandas()
         frame.index = pd.Index(np.repeat(runs, [tables[at].num_rows for at in runs]))
+        if gaps or len(alike) > 1:  # else a whole number that is missing makes all others floats
+            whole = frame.select_dtypes(["integer", "bool"]).columns
+            frame[whole] = frame[whole].convert_dtypes()
         frames.append(frame)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of columns that are empty in some frame

@@ -35,6 +35,7 @@ from verifylab.records import (
 )
 
 __all__ = [
+    "LEFTOVERS",
     "SCHEMA",
     "STATUSES",
     "Record",
@@ -46,6 +47,8 @@ __all__ = [
 ]
 
 _ASIDE, _OLD, _FAILED = ".part-", ".old-", ".failed"
+#: How folders begin that only a killed sweep leaves.
+LEFTOVERS = (_ASIDE, _OLD)
 
 
 class Store:
