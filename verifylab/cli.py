@@ -168,9 +168,11 @@ def sweep(
                     click.echo(_cli_text.plan_text(todo))
             return 0
         progress = closing.enter_context(Progress(len(grid.rows), grid.timeout_s))
-        closing.enter_context(interruptible())
+        stop = closing.enter_context(interruptible())
         done = []
-        runs = run_sweep(grid, out, force=force, on_start=progress.starting, executor=executor)
+        runs = run_sweep(
+            grid, out, force=force, on_start=progress.starting, executor=executor, stop=stop
+        )
         for outcome in runs:
             done.append(outcome)
             progress.ended(_cli_text.ending(outcome))

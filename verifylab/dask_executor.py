@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import queue
 import secrets
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -86,6 +87,7 @@ class DaskExecutor:
         tasks: Iterable[Task],
         begin: Callable[[str], Path],
         on_start: Callable[[Task], None],
+        stop: threading.Event | None = None,
     ) -> Iterator[Ended]:
         """Run tasks; see `verifylab.executors.Executor.run`."""
         tasks = list(tasks)
@@ -104,6 +106,8 @@ class DaskExecutor:
                 waiting[future] = task
                 future.add_done_callback(ended.put)
             while waiting:
+                if stop is not None and stop.is_set():
+                    raise KeyboardInterrupt
                 future = _next(ended)
                 self._note_starts(topic, starts, waiting.values(), on_start)
                 if future is None:

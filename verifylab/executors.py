@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from verifylab.gpu_state import gpu_uuids
-from verifylab.isolated import Ending
+from verifylab.isolated import Ending, Stop
 from verifylab.tasks import Finished, Task, failure, perform
 
 __all__ = ["MAX_JOBS", "Executor", "LocalExecutor"]
@@ -38,10 +38,12 @@ class Executor(Protocol):
         tasks: Iterable[Task],
         begin: Callable[[str], Path],
         on_start: Callable[[Task], None],
+        stop: threading.Event | None = None,
     ) -> Iterator[Ended]:
         """Run tasks, about in their order, and yield them as they end.
 
-        Ctrl-C ends those at hand, which are yielded as ``interrupted``, and starts no other.
+        Ctrl-C, and `stop` once it is set, ends those at hand, which are yielded as
+        ``interrupted``, and starts no other.
 
         Parameters
         ----------
@@ -50,6 +52,7 @@ class Executor(Protocol):
             Makes the folder that a run of this name is to write.
         on_start : callable
             Called, in this thread, with each task that starts.
+        stop : threading.Event, optional
         """
 
 
@@ -77,6 +80,7 @@ class LocalExecutor:
         tasks: Iterable[Task],
         begin: Callable[[str], Path],
         on_start: Callable[[Task], None],
+        stop: threading.Event | None = None,
     ) -> Iterator[Ended]:
         """Run tasks; see `Executor.run`."""
         waiting = deque(tasks)
@@ -85,10 +89,10 @@ class LocalExecutor:
             free = [*(gpu_uuids() if self._gpus is None else self._gpus)] or [None]
         running: set[threading.Thread] = set()
         ended: queue.SimpleQueue[tuple[threading.Thread, str | None, Ended]] = queue.SimpleQueue()
-        stop = threading.Event()
+        ending = stop or threading.Event()
 
         def work(task: Task, gpu: str | None) -> None:
-            ended.put((threading.current_thread(), gpu, _performed(task, begin, gpu, stop)))
+            ended.put((threading.current_thread(), gpu, _performed(task, begin, gpu, ending)))
 
         def collected() -> Ended:
             thread, gpu, result = ended.get()
@@ -98,8 +102,12 @@ class LocalExecutor:
             return result
 
         try:
-            while waiting or running:
-                while len(running) < self.jobs and (task := _next(waiting, bool(free))):
+            while (waiting and not ending.is_set()) or running:
+                while (
+                    not ending.is_set()
+                    and len(running) < self.jobs
+                    and (task := _next(waiting, bool(free)))
+                ):
                     on_start(task)
                     thread = threading.Thread(
                         target=work, args=(task, free.pop(0) if task.gpu else None)
@@ -108,11 +116,12 @@ class LocalExecutor:
                     thread.start()
                 yield collected()
         except KeyboardInterrupt:
-            stop.set()
+            ending.set()
             while running:
                 yield collected()
         finally:
-            stop.set()
+            if running:
+                ending.set()
             for thread in running:
                 thread.join()
 
@@ -126,9 +135,7 @@ def _next(waiting: deque[Task], gpu: bool) -> Task | None:
     return None
 
 
-def _performed(
-    task: Task, begin: Callable[[str], Path], gpu: str | None, stop: threading.Event
-) -> Ended:
+def _performed(task: Task, begin: Callable[[str], Path], gpu: str | None, stop: Stop) -> Ended:
     folder: Path | None = None
     try:
         folder = begin(task.name)

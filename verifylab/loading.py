@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from verifylab.paths import shown
-from verifylab.records import NEWER, Record, StoreError, damage, read_status
+from verifylab.records import NEWER, Record, StoreError, content_of, damage, read_status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -201,7 +201,7 @@ def _stored(folder: Path, fresh: Callable[[Record], bool]) -> Stored:
 def _parameters(folder: Path) -> tuple[dict[str, Any], str]:
     """Return a run's parameters and the hash of the file that holds them."""
     try:
-        content = (folder / "params.json").read_bytes()
+        content = content_of(folder, "params.json")
         found = json.loads(content)["parameters"]
     except (OSError, ValueError, RecursionError, KeyError, TypeError):
         return {}, ""
@@ -215,7 +215,7 @@ def _result(stored: Stored) -> tuple[Any, str]:
 
     assert stored.record is not None
     try:
-        content = (stored.folder / "result.parquet").read_bytes()
+        content = content_of(stored.folder, "result.parquet")
         written = stored.record.checksums.get("result.parquet")
         if written and hashlib.sha256(content).hexdigest() != written.get("sha256"):
             return None, "result.parquet is not as it was written (its checksum differs)"

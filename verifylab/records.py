@@ -24,6 +24,7 @@ __all__ = [
     "Record",
     "StoreError",
     "checksums",
+    "content_of",
     "damage",
     "read_record",
     "read_status",
@@ -128,7 +129,7 @@ def read_status(folder: Path) -> tuple[Record | None, str]:
         What is the matter with the file, in a few words; empty when nothing is.
     """
     try:
-        body = json.loads((folder / "status.json").read_bytes())
+        body = json.loads(content_of(folder, "status.json"))
     except FileNotFoundError:
         return None, "no status.json"
     except OSError as error:
@@ -155,6 +156,12 @@ def read_status(folder: Path) -> tuple[Record | None, str]:
     if record.status not in STATUSES:
         return None, f"a status.json whose status is {record.status!r}"
     return record, ""
+
+
+def content_of(folder: Path, name: str) -> bytes:
+    """Read a file; without `pathlib`'s joining, which tells where ten thousand are read."""
+    with open(f"{folder}{os.sep}{name}", "rb", buffering=0) as file:
+        return file.read()
 
 
 def read_record(folder: Path) -> Record | None:
@@ -184,14 +191,14 @@ def damage(folder: Path, record: Record, *, quick: bool = False) -> str:
         Look at sizes alone.
     """
     for name, written in record.checksums.items():
-        path = folder / name
+        path = f"{folder}{os.sep}{name}"
         try:
-            size = path.stat().st_size
+            size = os.stat(path).st_size
             if size != written["bytes"]:
                 return f"{name} has {size} bytes, {written['bytes']} were written"
             if quick:
                 continue
-            with path.open("rb") as file:
+            with open(path, "rb") as file:
                 if hashlib.file_digest(file, "sha256").hexdigest() != written["sha256"]:
                     return f"{name} is not as it was written (its checksum differs)"
         except FileNotFoundError:

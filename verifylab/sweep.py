@@ -10,6 +10,7 @@ import re
 import shlex
 import shutil
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -114,11 +115,13 @@ def run_sweep(
     command: str | None = None,
     on_start: Callable[[Row, int], None] | None = None,
     executor: Executor | None = None,
+    stop: threading.Event | None = None,
 ) -> Iterator[Outcome]:
     """Run a grid: yield what is stored already, then each run as it ends.
 
-    A run whose identity is stored with status ``ok`` is not run again. Ctrl-C ends the runs at
-    hand, which are recorded and yielded as ``interrupted``, and then the sweep.
+    A run whose identity is stored with status ``ok`` is not run again. Ctrl-C, or `stop` once it
+    is set, ends the runs at hand, which are recorded and yielded as ``interrupted``, and then the
+    sweep.
 
     Parameters
     ----------
@@ -134,6 +137,8 @@ def run_sweep(
         Called with the row and its number, from 1, before it is run.
     executor : Executor, optional
         Default: this machine, one run at a time.
+    stop : threading.Event, optional
+        From `interruptible`.
 
     Raises
     ------
@@ -145,6 +150,8 @@ def run_sweep(
     with Store(out, grid.name) as store:
         tasks, sought = [], {}
         for number, row in enumerate(grid.rows, 1):
+            if stop is not None and stop.is_set():
+                return
             todo, identity, record = _plan(store, grid, row, force, executor.automatic)
             if not todo.run and record is not None:
                 yield Outcome(row, record, store.folder / row.name, stored=True)
@@ -156,24 +163,30 @@ def run_sweep(
             if on_start:
                 on_start(grid.rows[task.number - 1], task.number)
 
-        for task, folder, finished in executor.run(tasks, store.begin, starting):
+        for task, folder, finished in executor.run(tasks, store.begin, starting, stop):
             row = grid.rows[task.number - 1]
             yield _stored(store, grid, row, sought[task.number], folder, finished)
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
-    """Treat SIGTERM, and SIGHUP unless ignored as under nohup, as Ctrl-C: the run is recorded."""
-    signals = [signal.SIGTERM]
+def interruptible() -> Iterator[threading.Event]:
+    """Set an event on SIGINT (Ctrl-C), on SIGTERM, and on SIGHUP unless ignored as under nohup.
+
+    An exception could strike where it loses the runs at hand. Only a second signal raises one.
+    """
+    stop = threading.Event()
+    signals = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signals.append(signal.SIGHUP)
 
     def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
 
     before = {number: signal.signal(number, interrupt) for number in signals}
     try:
-        yield
+        yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
