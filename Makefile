@@ -48,7 +48,7 @@ test: $(VENV)/.dev$(EXTRAS)
 	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lab: setup
-	@$(BIN)/python -m jupyterlab notebooks
+	@$(BIN)/python -m jupyterlab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks
 
 lint: $(VENV)/.dev$(EXTRAS)
 	@$(BIN)/python -m ruff check .

@@ -95,6 +95,35 @@ def test_missing_data_and_an_unwritable_folder_are_broken(monkeypatch, tmp_path)
     assert not found["folder runs"].ok and "cannot write into" in found["folder runs"].note
 
 
+@pytest.fixture
+def checks(monkeypatch):
+    """Pretend what the checks of the GPU find."""
+    from verifylab.device import diagnose
+
+    pretended: list[diagnose.Check] = []
+    monkeypatch.setattr(diagnose, "diagnose", lambda: iter(pretended))
+    return lambda *found: pretended.extend(diagnose.Check(*check) for check in found)
+
+
+def test_a_gpu_that_does_not_work_is_broken_only_where_it_is_needed(monkeypatch, checks):
+    checks(("driver", True, "CUDA 13.0, 1 GPU"), ("cupy", False, "pip install it"))
+    monkeypatch.setattr(doctor.device, "choose", lambda _: Choice("model", "no GPU"))
+    gpu = [f for f in doctor.examine() if f.kind == "gpu"]
+    assert [(f.name, f.state) for f in gpu] == [("driver", "works"), ("cupy", "does not work")]
+    assert gpu[1].ok and gpu[1].note == "pip install it"
+    assert not next(f for f in doctor.examine(gpu=True) if f.name == "cupy" and f.kind == "gpu").ok
+    monkeypatch.setattr(doctor.device, "choose", lambda _: Choice("cuda", "a GPU answers: X"))
+    assert not next(f for f in doctor.examine() if f.name == "cupy" and f.kind == "gpu").ok
+
+
+def test_the_command_can_ask_for_a_gpu(monkeypatch, tmp_path, checks):
+    checks(("driver", False, "there is no NVIDIA driver: install it"))
+    arguments = ["doctor", "--out", str(tmp_path)]
+    result = CliRunner().invoke(cli.main, arguments)
+    assert result.exit_code == 0 and "there is no NVIDIA driver: install it" in result.stdout
+    assert CliRunner().invoke(cli.main, [*arguments, "--gpu"]).exit_code == 1
+
+
 def test_the_command(monkeypatch, tmp_path):
     monkeypatch.setattr(doctor.device, "choose", lambda _: Choice("model", "no GPU: none found"))
     result = CliRunner().invoke(cli.main, ["doctor", "--out", str(tmp_path)])

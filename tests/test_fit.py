@@ -15,13 +15,16 @@ from verifylab.workload import Workload, calibrated
 
 
 @pytest.fixture(scope="module")
-def fitted():
-    return fit.fit_workload()
+def spread():
+    return fit.fit_spread(tuple(fit.fit_acceptance()["values"]))
 
 
 @pytest.fixture(scope="module")
-def spread():
-    return fit.fit_spread(calibrated().acceptance)
+def fitted(spread):
+    """`fit_workload`, with its slow half done once for all tests here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fit, "fit_spread", {calibrated().acceptance: spread}.__getitem__)
+        return fit.fit_workload()
 
 
 def test_the_stored_workload_is_the_fit(fitted):

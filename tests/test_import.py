@@ -14,11 +14,13 @@ HEAVY = ("numba", "llvmlite", "pandas", "scipy", "matplotlib", "cupy", "papermil
 #: Floor by module, the ground first. A module may import from its own floor and those below.
 #: Whatever is not named here is above all of these: a user's surface.
 FLOORS = [
-    "gate ordering _fast_rule key dcut keyspace slots launches published",
-    "workload draws machine counters policy graph_cache device device.base device.model fit "
-    "fastpath",
-    "experiment",
-    "stats recommend width_gate validation",
+    "gate ordering _fast_rule key dcut keyspace slots launches published verify_shape "
+    "gdn_reference",
+    "workload draws _fast_philox _fast_drafts draft_trace trace_workload checks machine counters policy graph_cache device device.base device.model fit "
+    "fastpath step_ops device.host device.arm device.cuda device.cuda_errors device.cuda_graph "
+    "device.cuda_info",
+    "experiment step_buffers verify_step",
+    "stats recommend measured width_gate validation",
 ]
 FLOOR = {name: level for level, names in enumerate(FLOORS) for name in names.split()}
 TOP = len(FLOORS)

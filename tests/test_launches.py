@@ -146,3 +146,15 @@ def test_what_is_no_batch_is_refused(slots, depths, message):
 def test_depth_runs_takes_one_batch():
     with pytest.raises(ValueError, match=r"one batch of shape \(n,\), got \(1, 2\)"):
         depth_runs([[0, 1]], [[2, 2]])
+
+
+def test_one_batch_is_counted_as_in_a_batch_of_batches():
+    rng = np.random.default_rng(5)
+    for _ in range(300):
+        width = int(rng.integers(1, 70))
+        slots = np.sort(rng.choice(90, width, replace=False))
+        slots[rng.random(width) < 0.05] = NO_SLOT
+        depths = np.sort(rng.integers(1, 4, width))[::-1].copy()
+        alone = launches_per_layer(slots, depths)
+        assert alone.shape == () and alone.dtype == np.int64
+        assert alone == launches_per_layer(slots[None], depths[None])[0]

@@ -64,7 +64,7 @@ def test_figure_by_figure_it_says_what_was_fitted_and_what_was_held_out():
     held = [(row["file"], row["figure"]) for row in roles["held out"]]
     assert ("canonical_ab.csv", "every row") in held
     assert ("key_counts.csv", "keys_measured") in held
-    assert not {file for file, _ in held} & {"gdn_launches.csv", "ladder_rounds.csv"}
+    assert not {file for file, _ in held} & {"gdn_launches.csv"}
     fitted = [row["file"] for row in roles["fitted"]]
     assert "canonical_ab.csv" not in fitted and "key_counts.csv" not in fitted
     named = " ".join(row["into"] for row in roles["fitted"])
@@ -255,6 +255,7 @@ def test_every_coefficient_matters_to_exactly_one_cause():
     counts = Counters(
         steps=1, dispatches=1, tokens=1, sequences=1, rows=1, hits=1, captures=1, evictions=1,
         eager=1, nodes_launched=1, nodes_captured=1, nodes_evicted=1, nodes_eager=1,
+        updates=1, graph_launches=1, nodes_updated=1,
     )  # fmt: skip
     base = times(counts, profile())
     for name in COEFFICIENTS:
@@ -264,7 +265,7 @@ def test_every_coefficient_matters_to_exactly_one_cause():
             for part in ("work_ms", "launches_ms", "captures_ms")
             if getattr(more, part) != getattr(base, part)
         ]
-        graph_work = ("record", "instantiate", "exec", "graph")
+        graph_work = ("record", "instantiate", "update", "exec", "graph")
         expected = (
             "captures_ms" if name.startswith(graph_work)
             else "work_ms" if name in ("step_base_ms", "per_row_ms", "per_sequence_ms")

@@ -29,6 +29,21 @@ SMALL: dict[str, dict[str, object]] = {
         "warmup_steps": 10,
         "device": "model",
     },
+    "04_graph_costs": {
+        "device": "host",
+        "node_counts": [5, 20, 80],
+        "widths": [1, 2, 3],
+        "rows": [2, 3],
+        "repeats": 1,
+    },
+    "05_cache_policies": {
+        "widths": [4, 6],
+        "max_capacity": 64,
+        "seeds": 2,
+        "steps": 300,
+        "warmup_steps": 50,
+        "churn_hours": 0.02,
+    },
 }
 
 

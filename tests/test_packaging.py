@@ -35,6 +35,11 @@ def test_conda_has_the_names_and_floors_of_pip():
     assert conda == floors(PYPROJECT["dependencies"] + EXTRAS["dev"] + EXTRAS["cluster"])
 
 
+def test_the_extra_that_conda_leaves_out_is_named_with_its_floor():
+    (torch,) = EXTRAS["train"]
+    assert f'conda install "py{torch}"' in (ROOT / "environment.yml").read_text()
+
+
 def test_every_package_that_is_imported_is_asked_for():
     asked = set(floors(PYPROJECT["dependencies"])) | {"verifylab", "cupy", "distributed"}
     for path in (ROOT / "verifylab").rglob("*.py"):

@@ -106,7 +106,7 @@ def test_thresholds_draw_a_line_a_width_and_name_those_that_do_not_move(ax):
     assert [-3.0, 0.0, 0.0] in drawn and [8.0, 8.0, 0.0] in drawn
     assert "no difference at n = 16" in texts(ax)
     assert "recommended" in texts(ax)
-    assert [t.get_text() for t in ax.get_xticklabels()] == ["0", "8", "33\n(never)"]
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["0", "8", "33*"]
 
 
 def test_probability_bars_carry_their_numbers(ax):
@@ -117,7 +117,7 @@ def test_probability_bars_carry_their_numbers(ax):
     plots.draw_probability(table, 8, 16, ax, "modelled | x")
     assert [round(p.get_height(), 6) for p in ax.patches] == [0, 90, 10]
     assert {"0%", "90%", "10%", "modelled | x"} <= set(texts(ax))
-    assert ax.get_xticklabels()[2].get_text() == "never\n+0.0 %"
+    assert ax.get_xticklabels()[2].get_text() == "33*\n+0.0 %"
 
 
 def test_key_counts_show_both_arms_and_measured(ax):

@@ -9,7 +9,7 @@ from verifylab.gate import Gate
 from verifylab.key import parse_graph_key, verify_graph_key
 from verifylab.launches import depth_runs
 from verifylab.ordering import NO_SLOT
-from verifylab.policy import POLICIES, GatedPolicy, policy
+from verifylab.policy import POLICIES, Baked, GatedPolicy, Rows, policy, token_tier
 
 
 @st.composite
@@ -129,3 +129,107 @@ def test_no_sequences_no_dispatches():
 def test_more_rows_than_the_budget_are_refused():
     with pytest.raises(ValueError, match="row_budget must hold a sequence of 9 rows, got 8"):
         policy("canonical", row_budget=8).step(np.array([0]), np.array([9]))
+
+
+# -- the table of policies ------------------------------------------------------------------------
+
+
+@st.composite
+def drafted(draw):
+    n = draw(st.integers(1, 12))
+    drafts = draw(st.integers(1, 7))
+    slots = draw(st.lists(st.integers(0, 15), min_size=n, max_size=n, unique=True))
+    rows = draw(st.lists(st.integers(2, drafts + 1), min_size=n, max_size=n))
+    return np.array(slots), np.array(rows), drafts
+
+
+def baked(name, dispatch):
+    """What a graph captured for this dispatch bakes: everything that is not device data."""
+    rules = POLICIES[name]
+    slots = tuple(dispatch.slots.tolist())
+    depths = tuple(dispatch.depths.tolist())
+    if rules.baked in (Baked.PAIRS, Baked.PADDED):
+        return dispatch.launches_per_layer, slots, depths
+    if rules.baked is Baked.RUNS:
+        return dispatch.launches_per_layer, depths
+    if rules.baked is Baked.UNIFORM:
+        return dispatch.launches_per_layer, len(depths), depths[0]
+    return dispatch.launches_per_layer, dispatch.rows
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+@given(st.lists(drafted(), min_size=2, max_size=12))
+def test_no_false_sharing_and_key_closure(name, many):
+    """Two steps with one key bake the same launches; every step of slotted sequences has a key."""
+    by_key = {}
+    drafts = many[0][2]
+    for slots, rows, _ in many:
+        rows = np.minimum(rows, drafts + 1)
+        for canonical in (Gate(0), Gate(enabled=False)):
+            for dispatch in policy(name, canonical).step(slots, rows, drafts).dispatches:
+                if POLICIES[name].sightings == 0:
+                    assert dispatch.key is None, "eager by rule"
+                    continue
+                assert dispatch.key is not None
+                assert by_key.setdefault(dispatch.key, baked(name, dispatch)) == baked(
+                    name, dispatch
+                )
+                assert dispatch.rows >= dispatch.depths.sum(), "every verified row is computed"
+                if name == "exec_update":
+                    runs = depth_runs(dispatch.slots, dispatch.depths)
+                    nodes = sum(r.launches for r in runs)
+                    same = by_key.setdefault(("signature", dispatch.signature), nodes)
+                    assert same == nodes, "an update must not change the nodes"
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+@given(drafted())
+def test_who_keeps_their_own_depth(name, batch):
+    """Only the canonical assignment re-pairs; padding only ever verifies more."""
+    slots, rows, drafts = batch
+    chosen = policy(name, Gate(0))
+    plan = chosen.step(slots, rows, drafts)
+    assert sorted(plan.order.tolist()) == list(range(len(slots)))
+    if chosen.rules.rows is Rows.DEEPEST:
+        assert (plan.depths == rows.max()).all()
+    elif chosen.rules.gated:
+        assert sorted(plan.depths.tolist()) == sorted(rows.tolist())
+    else:
+        assert plan.depths.tolist() == rows[plan.order].tolist()
+
+
+def test_indirect_needs_no_slot_in_its_key_and_is_always_fast():
+    one = policy("indirect").step(np.array([5, 9, 2]), np.array([4, 3, 4]), 3).dispatches[0]
+    two = policy("indirect").step(np.array([0, 1, 7]), np.array([3, 4, 4]), 3).dispatches[0]
+    assert one.key == two.key
+    assert one.launches_per_layer == two.launches_per_layer == 4
+
+
+@pytest.mark.parametrize(
+    ("rows", "drafts", "sglang", "vllm"),
+    [(1, 3, 4, 4), (28, 3, 28, 32), (25, 3, 28, 32), (33, 3, 40, 40), (7, 1, 8, 8), (5, 2, 6, 9)],
+)
+def test_token_tiers(rows, drafts, sglang, vllm):
+    assert token_tier(rows, drafts) == sglang
+    assert token_tier(rows, drafts, piecewise=True) == vllm
+
+
+@given(st.integers(1, 400), st.integers(1, 8), st.booleans())
+def test_a_tier_holds_its_rows_and_spans_whole_requests(rows, drafts, piecewise):
+    tier = token_tier(rows, drafts, piecewise)
+    assert tier >= rows
+    assert tier % (drafts + 1) == 0
+    assert token_tier(tier, drafts, False) == tier or piecewise
+
+
+def test_unknown_policies_are_refused_with_the_list():
+    with pytest.raises(ValueError, match="policy must be one of arrangement, canonical"):
+        policy("nope")
+
+
+def test_a_gate_goes_in_front_of_policies_that_key_the_pairs():
+    for name, rules in POLICIES.items():
+        gated = policy(name, Gate(4)).rules.gated
+        pairs_policy = rules.baked is Baked.PAIRS and name != "arrangement"
+        assert gated == pairs_policy
+        assert policy(name).rules.gated == (name in ("canonical", "gated"))

@@ -67,11 +67,11 @@ def test_the_order_of_candidates_and_rows_does_not_matter():
 
 
 def test_among_equals_the_published_default_is_named():
-    result = recommend(made({4: -0.05, 8: 0.05}, [0, 5, 6, 8, 7]), GB10, draws=100)
+    result = recommend(made({4: -0.05, 12: 0.05}, [0, 5, 12, 8, 7]), GB10, draws=100)
     assert result.min_width == 8
-    assert result.same_as == (5, 6, 7, 8)
+    assert result.same_as == (5, 7, 8, 12)
     assert result.probability == 1.0
-    assert "Gate at 8 (5, 6, 7 decide alike" in result.sentence()
+    assert "Gate at 8 (5, 7, 12 decide alike" in result.sentence()
 
 
 def test_without_the_default_the_highest_that_switches_something_on():
@@ -83,7 +83,10 @@ def test_when_it_only_loses_it_is_never():
     result = recommend(made({2: -0.05, 4: -0.01}, [0, 3, 5, 33]), GB10, draws=100)
     assert result.never
     assert (result.min_width, result.same_as, result.gain_pct) == (5, (5, 33), 0.0)
-    assert result.sentence().startswith("Canonical at no width: gate at 5 (33 decide alike")
+    assert result.sentence().startswith(
+        "Keep canonical off at these widths: gate at 5 (33 decide alike"
+    )
+    assert "+0.0" not in result.sentence()
 
 
 def test_widths_where_it_makes_no_difference_do_not_count():
@@ -179,7 +182,7 @@ def test_the_draws_follow_machine_seeds_and_spread():
 def test_a_missing_combination_is_refused(column):
     runs = made({4: 0.1, 8: 0.2}, [0, 8], spreads=(0.5, 0.6))
     hole = runs.groupby(column).head(3).index[-1]
-    with pytest.raises(ValueError, match="runs must hold every width, threshold, spread and seed"):
+    with pytest.raises(ValueError, match="runs must hold every width, min_width, spread and seed"):
         log_gains(runs.drop(index=hole), GB10)
 
 
@@ -191,9 +194,7 @@ def test_a_combination_that_comes_twice_is_refused():
 
 def test_without_the_base_it_is_refused():
     runs = made({8: 0.1}, [0])
-    with pytest.raises(
-        ValueError, match=r"runs must hold the base, never canonical \(min_width -1"
-    ):
+    with pytest.raises(ValueError, match=r"runs must hold the base, min_width -1"):
         recommend(runs[runs.min_width != NEVER], GB10)
 
 
@@ -203,3 +204,20 @@ def test_the_sentence_says_how_sure():
     noisy = recommend(made({8: 0.005}, [0, 9], noise=0.02), GB10, draws=200)
     assert f"{noisy.probability:.0%}" in noisy.sentence()
     assert f"{noisy.gain_pct:+.1f} % tok/s" in noisy.sentence()
+
+
+def test_when_every_candidate_loses_the_sentence_says_so():
+    from verifylab.width_gate import Config, width_gate
+
+    config = Config(
+        widths=[2, 4], min_widths=[0, 2], seeds=3, steps=300, warmup_steps=20, device="model"
+    )
+    best = width_gate(config).recommendation
+    assert best.gain_pct < 0 and not best.never
+    assert best.sentence().startswith("None of these thresholds pays, never canonical is better")
+
+
+def test_when_both_arms_are_one_run_it_says_so():
+    result = recommend(made({2: 0.0, 16: 0.0}, [0, 8, 33]), GB10, draws=100)
+    assert result.indifferent
+    assert result.sentence().startswith("No difference: both arms are the same run")

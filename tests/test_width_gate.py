@@ -30,7 +30,7 @@ GATE_COLUMNS = (
 ).split()
 ARM_COLUMNS = (
     "width policy reachable_keys keys_seen capture_fraction tokens_per_step launches_per_layer "
-    "step_ms tok_s tok_s_low tok_s_high bound_tok_s seeds time machine date"
+    "step_ms tok_s tok_s_low tok_s_high bound_tok_s extrapolated seeds time machine date"
 ).split()
 
 
@@ -143,23 +143,24 @@ def test_numpy_numbers_and_tuples_are_taken():
     assert config.min_widths == [0, 8]
 
 
-def test_a_device_that_is_not_there_or_not_yet(monkeypatch):
+def test_a_device_that_is_not_there(monkeypatch):
     monkeypatch.setattr("verifylab.device.gpu_answers", lambda: (False, "CuPy finds no GPU"))
     with pytest.raises(DeviceError, match="'cuda' was asked for, but .*CuPy finds no GPU"):
         Config(device="cuda")
-    with pytest.raises(DeviceError, match="a measured sweep on device 'host' is not in this"):
-        width_gate(Config.from_parameters(SMALL | {"device": "host"}))
 
 
-def test_where_a_gpu_answers_auto_still_runs(monkeypatch):
-    """The default must not fail on a GPU machine only because its sweep is not measured yet."""
+def test_where_a_gpu_answers_auto_measures_on_it(monkeypatch):
+    asked = []
+
+    def measured(config, name):
+        asked.append(name)
+        raise DeviceError("far enough")
+
     monkeypatch.setattr("verifylab.width_gate.choose", lambda d: Choice("cuda", "a GPU answers: X"))
-    tiny = {"widths": [2], "min_widths": [0], "seeds": 2, "steps": 5, "draws": 100}
-    result = width_gate(Config.from_parameters(SMALL | tiny | {"device": "auto"}))
-    assert result.choice.name == "model"
-    assert result.choice.why.startswith("a GPU answers: X; ")
-    with pytest.raises(DeviceError, match="device 'cuda'"):
-        width_gate(Config.from_parameters(SMALL | tiny | {"device": "cuda"}))
+    monkeypatch.setattr("verifylab.width_gate.measure", measured)
+    with pytest.raises(DeviceError, match="far enough"):
+        width_gate(Config.from_parameters(SMALL | {"device": "auto"}))
+    assert asked == ["cuda"]
 
 
 def test_spreads_are_the_fit_s_or_the_one_given():
@@ -167,6 +168,12 @@ def test_spreads_are_the_fit_s_or_the_one_given():
     assert Config().spreads() == [load.confidence_spread, *spread_nodes()]
     assert Config(confidence_spread=0).spreads() == [0.0]
     assert Config(confidence_spread=0.3).workload().confidence_spread == 0.3
+
+
+def test_a_drain_is_checked_at_every_width_it_passes():
+    assert Config(widths=[16], row_budget=2).row_budget == 2
+    with pytest.raises(ValueError, match="row_budget must hold one sequence of 4 rows, got 2"):
+        Config(widths=[16], row_budget=2, mode="drain")
 
 
 def test_in_a_drain_steps_and_warm_up_do_not_apply():

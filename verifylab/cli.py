@@ -16,6 +16,7 @@ import click
 import verifylab
 from verifylab import _cli_text, cli_runs
 from verifylab._console import FAILED, INTERRUPTED, Commands, json_line, table, whole_numbers
+from verifylab.cli_calibrate import calibrate
 
 if TYPE_CHECKING:
     from verifylab.executors import Executor
@@ -41,6 +42,9 @@ def main(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
+main.add_command(calibrate)
+
+
 @main.command()
 @click.option("--widths", default="2,4,8", show_default=True, help="Batch widths.")
 @click.option(
@@ -56,6 +60,8 @@ def keyspace(widths: str, drafts: str, ratio: float, row_budget: int, as_json: b
     """Count the keys that each width can produce, exactly.
 
     Counts are of one slot set: every set of slots that a batch may occupy has as many of its own.
+    Columns, and keys of JSON: width; keep, the drafts that D-Cut keeps beyond each sequence's
+    first; rows, the rows of a step; multisets; arrangement_keys; canonical_keys.
     """
     from verifylab.dcut import DraftLadder
     from verifylab.experiment import MAX_WIDTH
@@ -188,16 +194,82 @@ def sweep(
 
 
 @main.command()
-@click.option("--out", default="runs", show_default=True, help="Folder that sweeps would use.")
+@click.option("--widths", default="2,4,8", show_default=True, help="Batch widths to serve.")
+@click.option("--ratio", default=0.75, show_default=True, help="D-Cut's ratio, 0 to 1.")
+@click.option(
+    "--graph-ms",
+    type=float,
+    help="One capture and eviction of a graph of 4,500 nodes, ms; default: the machine's own.",
+)
+@click.option("--capacity", default=32, show_default=True, help="Graphs that the cache holds.")
+@click.option("--machine", default="gb10-published", show_default=True, help="Machine profile.")
+@click.option("--drafts", default="4:3,8:3,16:1,32:1", show_default=True, help="Draft ladder.")
+@click.option("--seeds", default=10, show_default=True, help="Paired seeds behind the intervals.")
 @_json
-def doctor(out: str, as_json: bool) -> int:
+def advise(
+    widths: str,
+    ratio: float,
+    graph_ms: float | None,
+    capacity: int,
+    machine: str,
+    drafts: str,
+    seeds: int,
+    as_json: bool,
+) -> None:
+    """Say where the gate should sit and which key policy wins at each width: modelled.
+
+    JSON gives one object a width and policy: width, policy, tok_s, low, high, keys,
+    capture_fraction. low and high are the 95 % interval over seeds; the sentences' intervals
+    also redraw the confidence spread and the machine.
+    """
+    from verifylab.advise import advise as advise_widths
+    from verifylab.experiment import MAX_WIDTH
+    from verifylab.machine import load_profile
+
+    advice = advise_widths(
+        whole_numbers("--widths", widths, 1, MAX_WIDTH, most=64),
+        ratio=ratio,
+        graph_ms=graph_ms,
+        capacity=capacity,
+        machine=load_profile(machine),
+        drafts=drafts,
+        seeds=seeds,
+    )
+    rows = _cli_text.plain_rows(advice.table)
+    if as_json:
+        for row in rows:
+            json_line(row)
+        return
+    click.echo("\n".join(advice.sentences) + "\n")
+    shown = [
+        {
+            **row,
+            "tok_s": f"{row['tok_s']:.1f}",
+            "low": f"{row['low']:.1f}",
+            "high": f"{row['high']:.1f}",
+            "keys": f"{row['keys']:.0f}",
+            "capture_fraction": f"{row['capture_fraction']:.3f}",
+        }
+        for row in rows
+    ]
+    click.echo(table(shown, list(advice.table.columns)))
+
+
+@main.command()
+@click.option("--out", default="runs", show_default=True, help="Folder that sweeps would use.")
+@click.option("--gpu", is_flag=True, help="Count a GPU that does not work as broken.")
+@_json
+def doctor(out: str, gpu: bool, as_json: bool) -> int:
     """Show what is installed, which device a sweep would use and why, and what is broken.
+
+    The GPU is checked in order (driver, CuPy, GPU, NVRTC, capture, kernels) up to the first that
+    does not work, with its fix. No GPU is needed unless --gpu asks for one or one answers.
 
     JSON keys: kind, name, state, ok, note. The exit code is 1 when something needed is broken.
     """
     from verifylab.doctor import examine
 
-    found = [asdict(finding) for finding in examine(out)]
+    found = [asdict(finding) for finding in examine(out, gpu)]
     _print(found, ("kind", "name", "state", "ok", "note"), as_json)
     return 0 if all(finding["ok"] for finding in found) else FAILED
 

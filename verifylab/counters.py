@@ -33,13 +33,23 @@ class Counters:
     captures: int = 0
     evictions: int = 0
     eager: int = 0
+    #: Cached executables updated in place to another key, and wider graphs replayed for a key.
+    updates: int = 0
+    borrowed: int = 0
+    #: Graph launches: one a replayed dispatch, or one a piece.
+    graph_launches: int = 0
+    #: Rows computed beyond those verified (`rows` counts them too).
+    filler_rows: int = 0
+    #: Sequences of a borrowed graph that nobody is behind; each costs what a sequence costs.
+    ghosts: int = 0
     #: Launches in one GDN layer, over all dispatches.
     layer_launches: int = 0
-    #: Nodes of every launched graph, of every captured, evicted graph and of every eager body.
+    #: Nodes of every launched, captured, evicted graph, of every eager body, of every update.
     nodes_launched: int = 0
     nodes_captured: int = 0
     nodes_evicted: int = 0
     nodes_eager: int = 0
+    nodes_updated: int = 0
     #: Different keys met, warm-up included (a lower bound when `keys_overflow`).
     keys_seen: int = 0
     keys_overflow: int = 0
@@ -85,7 +95,8 @@ class StepTimes:
     """Milliseconds of a run by cause; `total_ms` is their sum.
 
     `work_ms` is what rows, sequences and dispatches cost, `launches_ms` the replayed nodes and the
-    graph launches (or eager launches), `captures_ms` recording, instantiating and destroying.
+    graph launches (or eager launches), `captures_ms` recording, instantiating, updating and
+    destroying.
     """
 
     work_ms: Any
@@ -112,21 +123,22 @@ def times(
     """
     c = counts.as_dict() if isinstance(counts, Counters) else counts
     m = machine.values() if isinstance(machine, MachineProfile) else machine
-    replays = c["hits"] + c["captures"]
     work = (
         m["step_base_ms"] * c["dispatches"]
         + m["per_row_ms"] * c["rows"]
-        + m["per_sequence_ms"] * c["sequences"]
+        + m["per_sequence_ms"] * (c["sequences"] + c["ghosts"])
     )
     launches = (
         m["per_node_us"] * (c["nodes_launched"] + c["nodes_eager"])
-        + m["launch_base_us"] * replays
+        + m["launch_base_us"] * c["graph_launches"]
         + m["launch_per_node_us"] * c["nodes_launched"]
         + m["eager_per_node_us"] * c["nodes_eager"]
     ) / 1e3
     captures = (
         (m["record_base_ms"] + m["instantiate_base_ms"]) * c["captures"]
         + (m["record_per_node_us"] + m["instantiate_per_node_us"]) * c["nodes_captured"] / 1e3
+        + (m["record_base_ms"] + m["update_base_ms"]) * c["updates"]
+        + (m["record_per_node_us"] + m["update_per_node_us"]) * c["nodes_updated"] / 1e3
         + (m["exec_destroy_base_ms"] + m["graph_destroy_base_ms"]) * c["evictions"]
         + (m["exec_destroy_per_node_us"] + m["graph_destroy_per_node_us"])
         * c["nodes_evicted"]

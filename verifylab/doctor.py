@@ -43,7 +43,7 @@ class Finding:
     Attributes
     ----------
     kind : str
-        ``package``, ``device``, ``profile`` or ``folder``.
+        ``package``, ``device``, ``gpu``, ``profile`` or ``folder``.
     name : str
     state : str
         A version, a device's name, or what is the matter.
@@ -60,19 +60,24 @@ class Finding:
     note: str = ""
 
 
-def examine(out: str | Path = "runs") -> list[Finding]:
+def examine(out: str | Path = "runs", gpu: bool = False) -> list[Finding]:
     """Look at everything that a sweep needs or could use.
 
     Parameters
     ----------
     out : path
         Folder that a sweep would write into.
+    gpu : bool
+        Whether a GPU is needed, that is, broken where it does not work. It is anyway where one
+        answers, since a sweep would use it then.
     """
+    choice = device.choose("auto")
     return [
         Finding("package", "python", platform.python_version(), True, shown(sys.prefix)),
         Finding("package", "verifylab", verifylab.__version__, True),
         *map(_package, PACKAGES),
-        _device(),
+        Finding("device", "auto", choice.name, True, choice.why),
+        *_gpu(gpu or choice.name == "cuda"),
         *_profiles(),
         _folder("data", lambda: shown(data_dir())),
         _folder("runs", lambda: _writable(Path(out))),
@@ -127,9 +132,19 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _device() -> Finding:
-    choice = device.choose("auto")
-    return Finding("device", "auto", choice.name, True, choice.why)
+def _gpu(needed: bool) -> list[Finding]:
+    """Check the GPU in the order in which its parts need each other, up to the first that fails."""
+    try:
+        from verifylab.device.diagnose import diagnose
+    except ImportError:
+        return []  # said under the packages
+    return [
+        Finding(
+            "gpu", check.name, "works" if check.ok else "does not work", check.ok or not needed,
+            check.detail,
+        )
+        for check in diagnose()
+    ]  # fmt: skip
 
 
 def _profiles() -> list[Finding]:

@@ -9,9 +9,9 @@ same, step by step.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,24 +30,40 @@ from verifylab.dcut import (
 )
 from verifylab.device.base import Body, Device
 from verifylab.device.model import ModelDevice
-from verifylab.draws import request_words
 from verifylab.gate import Gate
 from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP, GraphCache, Outcome
+from verifylab.key import parse_graph_key
 from verifylab.machine import MachineProfile, StepWork
-from verifylab.policy import Dispatch, GatedPolicy, policy
+from verifylab.policy import INDIRECT_NODES, Baked, Dispatch, GatedPolicy, Policy, policy
 from verifylab.slots import SlotPool
-from verifylab.workload import Tables, Workload
+from verifylab.trace_workload import TraceWorkload
+from verifylab.workload import MAX_DRAFTS, Workload
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ARMS", "MAX_WIDTH", "Run", "Settings", "Step", "grid", "run", "run_on", "steps_of"]
+__all__ = [
+    "ARMS",
+    "MAX_WIDTH",
+    "Run",
+    "Settings",
+    "Step",
+    "grid",
+    "run",
+    "run_on",
+    "running",
+    "steps_of",
+]
 
 #: Widest batch that may be asked for (the published ladder ends at 128).
 MAX_WIDTH = 1024
 #: Largest graph cache that may be asked for.
 MAX_CAPACITY = 65536
 ARMS = ("arrangement", "canonical")
+#: What `grid` writes as the spread of a recorded trace, which has the one that it has.
+TRACE_SPREAD = -1.0
+
+AnyWorkload = Workload | TraceWorkload
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +117,11 @@ class Settings:
             object.__setattr__(self, name, int(value))
         snap_ratio(self.ratio)
 
-    def drafts_and_keep(self, workload: Workload, width: int) -> tuple[int, int]:
+    def widths(self, workload: AnyWorkload) -> range:
+        """Batch widths that a run passes through: in a drain every one, down to 1."""
+        return range(1 if workload.mode == "drain" else self.width, self.width + 1)
+
+    def drafts_and_keep(self, workload: AnyWorkload, width: int) -> tuple[int, int]:
         """Drafts at `width`, and how many D-Cut keeps beyond the mandatory ones (-1: all)."""
         drafts = workload.ladder.drafts(width)
         if self.row_budget < drafts + 1:
@@ -146,6 +166,19 @@ class Run:
         return self.times.total_ms / self.counters.steps
 
 
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """What a dispatch came to: the cache's outcome and the nodes of the graph, if any.
+
+    `filler_rows` are rows computed but not verified, `ghosts` sequences that nobody is behind.
+    """
+
+    outcome: Outcome
+    nodes: int
+    filler_rows: int = 0
+    ghosts: int = 0
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
     """One step of the readable path, for tests, players and traces.
@@ -161,7 +194,7 @@ class Step:
     order: np.ndarray
     depths: np.ndarray
     dispatches: tuple[Dispatch, ...]
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[Executed, ...]
     emitted: np.ndarray
     prefix: np.ndarray
     moves: int
@@ -171,22 +204,13 @@ class Step:
 class _Requests:
     """The sequences in the batch, their slots and positions (the readable twin of `_retire`)."""
 
-    def __init__(self, workload: Workload, width: int) -> None:
+    def __init__(self, workload: AnyWorkload, width: int) -> None:
         self.workload = workload
         self.lanes = width
         self.pool = SlotPool(width)
         self.request = np.arange(width, dtype=np.uint64)
         self.position = np.zeros(width, np.int64)
         self.slots = np.array([self.pool.acquire(int(r)) for r in self.request], np.int64)
-
-    def draw(self, seed: int, drafts: int, tables: Tables) -> tuple[np.ndarray, np.ndarray]:
-        """Log-confidences (n, drafts) and the accepted prefix of each sequence (n,)."""
-        words = request_words(seed, self.request, self.position, drafts)
-        bins = (words[..., 0] >> np.uint64(20)).astype(np.int64)
-        depth = np.arange(drafts)
-        accepted = words[..., 1] < tables.accept_below[depth, bins]
-        prefix = np.cumprod(accepted, axis=1).sum(axis=1)
-        return tables.log_reported[depth, bins], prefix
 
     def advance(self, emitted: np.ndarray) -> tuple[int, int]:
         """Move on by `emitted` tokens; return (requests finished, slots compacted)."""
@@ -214,31 +238,31 @@ class _Requests:
 
 
 def steps_of(
-    workload: Workload,
+    workload: AnyWorkload,
     key_policy: GatedPolicy,
     settings: Settings,
-    execute: Callable[[Dispatch], Outcome],
+    execute: Callable[[Dispatch, np.ndarray], Executed],
 ) -> Iterator[Step]:
     """Run one arm in readable form, step by step, warm-up included.
 
-    `execute` does a dispatch and says what the cache did with it. Ends after ``warmup_steps +
+    `execute(dispatch, slots)` does a dispatch (of a batch on `slots`) and says what the cache did
+    with it. Ends after ``warmup_steps +
     steps``, or when a drain is empty.
     """
-    tables = workload.tables()
     requests = _Requests(workload, settings.width)
     for index in range(settings.warmup_steps + settings.steps):
         width = len(requests.slots)
         if width == 0:
             return
         drafts, keep = settings.drafts_and_keep(workload, width)
-        logs, prefix = requests.draw(settings.seed, drafts, tables)
+        logs, prefix = workload.draw(settings.seed, requests.request, requests.position, drafts)
         if keep < 0:
             retained = np.full(width, drafts, np.int64)
         else:
             retained = select(logs, drafts, settings.ratio, settings.row_budget)
         slots = requests.slots.copy()
-        plan = key_policy.step(slots, retained + 1)
-        outcomes = tuple(execute(dispatch) for dispatch in plan.dispatches)
+        plan = key_policy.step(slots, retained + 1, drafts)
+        outcomes = tuple(execute(dispatch, slots) for dispatch in plan.dispatches)
         verified = np.empty(width, np.int64)
         verified[plan.order] = plan.depths - 1
         room = workload.output_tokens - requests.position
@@ -250,29 +274,36 @@ def steps_of(
         )  # fmt: skip
 
 
-def _add(counters: Counters, step: Step, gdn_layers: int, other_nodes: int) -> None:
+def _add(counters: Counters, step: Step, nodes_of: NodesOf) -> None:
     """Count one step (evictions are the cache's to count)."""
     counters.steps += 1
     counters.sequences += len(step.order)
-    counters.rows += int(step.depths.sum())
     counters.tokens += int(step.emitted.sum())
     counters.moves += step.moves
     counters.finished_requests += step.finished
-    counters.capture_steps += Outcome.CAPTURE in step.outcomes
-    for dispatch, outcome in zip(step.dispatches, step.outcomes, strict=True):
-        nodes = gdn_layers * dispatch.launches_per_layer + other_nodes
+    counters.capture_steps += any(e.outcome is Outcome.CAPTURE for e in step.outcomes)
+    for dispatch, done in zip(step.dispatches, step.outcomes, strict=True):
+        graph, loose, pieces = nodes_of(dispatch)
         counters.dispatches += 1
         counters.layer_launches += dispatch.launches_per_layer
-        if outcome is Outcome.EAGER:
+        counters.rows += int(dispatch.depths.sum()) + done.filler_rows
+        counters.filler_rows += done.filler_rows
+        counters.ghosts += done.ghosts
+        if done.outcome is Outcome.EAGER:
             counters.eager += 1
-            counters.nodes_eager += nodes
+            counters.nodes_eager += graph + loose
             continue
-        counters.nodes_launched += nodes
-        if outcome is Outcome.CAPTURE:
+        counters.nodes_launched += done.nodes
+        counters.nodes_eager += loose
+        counters.graph_launches += pieces
+        counters.hits += done.outcome is Outcome.HIT
+        counters.borrowed += done.outcome is Outcome.BORROW
+        if done.outcome is Outcome.CAPTURE:
             counters.captures += 1
-            counters.nodes_captured += nodes
-        else:
-            counters.hits += 1
+            counters.nodes_captured += graph
+        elif done.outcome is Outcome.UPDATE:
+            counters.updates += 1
+            counters.nodes_updated += graph
     for p, i in enumerate(step.order):
         verified = int(step.depths[p]) - 1
         good = min(int(step.prefix[i]), verified)
@@ -280,9 +311,44 @@ def _add(counters: Counters, step: Step, gdn_layers: int, other_nodes: int) -> N
         counters.accepted[:good] += 1
 
 
+#: Nodes in a dispatch's graph, nodes launched beside it, and graph launches.
+NodesOf = Callable[[Dispatch], tuple[int, int, int]]
+
+
+def nodes_of(rules: Policy, gdn_layers: int, other_nodes: int) -> NodesOf:
+    """Return how a policy's dispatch comes to nodes on a machine with those layers and nodes."""
+    table = INDIRECT_NODES if rules.baked in (Baked.RUNS, Baked.UNIFORM, Baked.TIER) else 0
+
+    def count(dispatch: Dispatch) -> tuple[int, int, int]:
+        layers = gdn_layers * dispatch.launches_per_layer
+        if rules.piecewise:
+            return other_nodes + table, layers, gdn_layers + 1
+        return other_nodes + table + layers, 0, 1
+
+    return count
+
+
+def _borrower(dispatch: Dispatch, slots: np.ndarray) -> Callable[[Any], int | None]:
+    """Return what serving `dispatch` with the graph of another key costs in rows, or None."""
+    pairs = list(zip(dispatch.slots.tolist(), dispatch.depths.tolist(), strict=True))
+    bound = 2 * (1 << (len(pairs) - 1).bit_length())
+    taken = set(slots.tolist())
+
+    def cost(key: bytes) -> int | None:
+        wide, _ = parse_graph_key(key)
+        further = wide[len(pairs) :]
+        if not further or len(wide) > bound or list(wide[: len(pairs)]) != pairs:
+            return None
+        if any(slot in taken for slot, _ in further):
+            return None
+        return sum(rows for _, rows in further)
+
+    return cost
+
+
 def run_on(
     device: Device,
-    workload: Workload,
+    workload: AnyWorkload,
     key_policy: GatedPolicy,
     settings: Settings,
     body: Callable[[Dispatch], Body],
@@ -296,14 +362,58 @@ def run_on(
     Times are the device's own: virtual on ``model``, read from a clock elsewhere. `observe` is
     called with every step, warm-up included.
     """
+    steps = running(
+        device, workload, key_policy, settings, body, gdn_layers=gdn_layers, other_nodes=other_nodes
+    )
+    with closing(steps):  # whatever `observe` raises, the graphs are destroyed
+        while True:
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                done: Run = end.value
+                return done
+            if observe is not None:
+                observe(step)
+
+
+def running(
+    device: Device,
+    workload: AnyWorkload,
+    key_policy: GatedPolicy,
+    settings: Settings,
+    body: Callable[[Dispatch], Body],
+    *,
+    gdn_layers: int,
+    other_nodes: int,
+) -> Generator[Step, None, Run]:
+    """Run one arm step by step, so that several can take turns; returns the `Run` at the end.
+
+    Takes what `run_on` takes. Arms that take turns each need a `device` object of their own
+    (clock, timings, destroy): see `verifylab.measured`.
+    """
     _refuse_warm_drain(workload, settings)
-    cache = GraphCache(device, settings.capacity)
+    rules = key_policy.rules
+    cache = GraphCache(
+        device, settings.capacity, sightings=max(1, rules.sightings), update=rules.update
+    )
     counters = Counters()
+    count = nodes_of(rules, gdn_layers, other_nodes)
     seen: set[bytes | None] = set()
 
-    def execute(dispatch: Dispatch) -> Outcome:
+    def execute(dispatch: Dispatch, slots: np.ndarray) -> Executed:
         seen.add(dispatch.key)
-        return cache.step(dispatch.key, body(dispatch))
+        cost = _borrower(dispatch, slots) if rules.borrow else None
+        outcome = cache.step(
+            dispatch.key, body(dispatch), signature=dispatch.signature, borrow=cost
+        )
+        filler = dispatch.rows - int(dispatch.depths.sum())
+        ghosts = 0
+        if outcome is Outcome.BORROW and isinstance(cache.last_key, bytes):
+            pairs, _ = parse_graph_key(cache.last_key)
+            filler += sum(rows for _, rows in pairs[dispatch.width :])
+            ghosts = len(pairs) - dispatch.width
+        nodes = cache.last.nodes if cache.last is not None else 0
+        return Executed(outcome, nodes, filler, ghosts)
 
     device.timings.reset()
     started_ms = device.clock()
@@ -311,15 +421,14 @@ def run_on(
         try:
             for step in steps_of(workload, key_policy, settings, execute):
                 if step.index >= settings.warmup_steps:
-                    _add(counters, step, gdn_layers, other_nodes)
+                    _add(counters, step, count)
                 elif step.index == settings.warmup_steps - 1:
                     device.synchronise()
                     device.timings.reset()
                     cache.reset_stats()
                     evicted.clear()
                     started_ms = device.clock()
-                if observe is not None:
-                    observe(step)
+                yield step
             device.synchronise()
             total_ms = device.clock() - started_ms
             spent = dict(device.timings.total_ms)
@@ -329,7 +438,7 @@ def run_on(
         finally:
             cache.clear()
     captures_ms = sum(
-        spent[op] for op in ("record", "instantiate", "exec_destroy", "graph_destroy")
+        spent[op] for op in ("record", "instantiate", "update", "exec_destroy", "graph_destroy")
     )
     if isinstance(device, ModelDevice):
         split = times(counters, device.profile)
@@ -356,7 +465,7 @@ def _evicted_nodes(device: Device) -> Iterator[list[int]]:
         device.destroy = destroy  # type: ignore[method-assign]
 
 
-def _refuse_warm_drain(workload: Workload, settings: Settings) -> None:
+def _refuse_warm_drain(workload: AnyWorkload, settings: Settings) -> None:
     if workload.mode == "drain" and settings.warmup_steps:
         raise ValueError(
             f"warmup_steps must be 0 in mode 'drain' (there is no warm state), "
@@ -364,24 +473,51 @@ def _refuse_warm_drain(workload: Workload, settings: Settings) -> None:
         )
 
 
+def _sealed(array: np.ndarray) -> np.ndarray:
+    """Return the array read-only, as tables and traces are: one compiled version serves both."""
+    array.flags.writeable = False
+    return array
+
+
+_NO_TABLES = (_sealed(np.zeros((MAX_DRAFTS, 1))), _sealed(np.zeros((MAX_DRAFTS, 1), np.uint64)))
+_NO_TRACE = (
+    _sealed(np.zeros((0, 1))),
+    *(_sealed(np.zeros(0, np.int64)) for _ in range(3)),
+    np.uint64(1),
+)
+
+
 def _fast_run(
-    workload: Workload, key_policy: GatedPolicy, settings: Settings, profile: MachineProfile
+    workload: AnyWorkload, key_policy: GatedPolicy, settings: Settings, profile: MachineProfile
 ) -> Run:
     from verifylab.fastpath import simulate
 
     n = settings.width
     drafts = np.zeros(n + 1, np.int64)
     keep = np.zeros(n + 1, np.int64)
-    for width in range(1, n + 1):
+    for width in settings.widths(workload):
         drafts[width], keep[width] = settings.drafts_and_keep(workload, width)
-    canonical = np.array([key_policy.gate.canonical(w) for w in range(n + 1)])
-    tables = workload.tables()
+    rules = key_policy.rules
+    canonical = np.array([rules.gated and key_policy.gate.canonical(w) for w in range(n + 1)])
+    flags = (
+        rules.baked, rules.launches, rules.rows, rules.sightings, rules.update, rules.borrow,
+        rules.piecewise,
+    )  # fmt: skip
+    recorded: tuple[Any, ...]
+    if isinstance(workload, TraceWorkload):
+        log_reported, accept_below = _NO_TABLES
+        recorded = workload.arrays()
+    else:
+        tables = workload.tables()
+        log_reported, accept_below = tables.log_reported, tables.accept_below
+        recorded = _NO_TRACE
     none2, none1 = np.zeros((0, 0), np.int64), np.zeros(0, np.int64)
-    counts, reached, accepted = simulate(
+    counts, reached, accepted = simulate(  # type: ignore[call-arg]
         np.uint64(settings.seed), n, settings.steps, settings.warmup_steps,
         workload.mode == "steady", workload.output_tokens, drafts, keep, canonical,
         settings.row_budget, settings.max_width, settings.capacity, profile.gdn_layers,
-        profile.other_nodes, tables.log_reported, tables.accept_below, none2, none2, none1, none1,
+        profile.other_nodes, np.array(flags, np.int64), log_reported,
+        accept_below, *recorded, none2, none2, none1, none1,
     )  # fmt: skip
     counters = Counters(reached=reached, accepted=accepted)
     for name, count in zip(SCALARS, counts, strict=True):
@@ -390,7 +526,7 @@ def _fast_run(
 
 
 def run(
-    workload: Workload,
+    workload: AnyWorkload,
     policy_name: str,
     gate: Gate | None,
     profile: MachineProfile,
@@ -424,15 +560,18 @@ def run(
         policy_name, gate, row_budget=settings.row_budget, max_width=settings.max_width
     )
     _refuse_warm_drain(workload, settings)
+    for width in settings.widths(workload):
+        settings.drafts_and_keep(workload, width)
     if path == "fast" and observe is None:
         return _fast_run(workload, key_policy, settings, profile)
     if path not in ("fast", "readable"):
         raise ValueError(f"path must be 'fast' or 'readable', got {path!r}")
     device = ModelDevice(profile)
+    count = nodes_of(key_policy.rules, profile.gdn_layers, profile.other_nodes)
 
     def body(dispatch: Dispatch) -> Body:
-        nodes = profile.nodes(dispatch.launches_per_layer)
-        return device.body(StepWork(dispatch.width, dispatch.rows, nodes))
+        graph, loose, pieces = count(dispatch)
+        return device.body(StepWork(dispatch.width, dispatch.rows, graph, pieces, loose))
 
     return run_on(
         device, workload, key_policy, settings, body,
@@ -441,7 +580,7 @@ def run(
 
 
 def grid(
-    workload: Workload,
+    workload: AnyWorkload,
     widths: Sequence[int],
     profile: MachineProfile,
     settings: Settings,
@@ -470,27 +609,36 @@ def grid(
     -------
     pandas.DataFrame
         One row a run: ``width, policy, min_width, spread, seed``, then every scalar counter.
+        `spread` is `TRACE_SPREAD` for a trace.
         `min_width` is -1 where the policy has none. No times: see `counters.times`.
     """
     import pandas as pd
 
+    seeds = list(seeds)
     cells = []
-    for spread in spreads if spreads is not None else (workload.confidence_spread,):
-        load = replace(workload, confidence_spread=float(spread))
-        load.tables()
+    loads: list[tuple[float, AnyWorkload]] = []
+    if isinstance(workload, TraceWorkload):
+        if spreads is not None:
+            raise ValueError("spreads must be None with a trace: its confidences are what they are")
+        loads.append((TRACE_SPREAD, workload))
+    else:
+        for spread in spreads if spreads is not None else (workload.confidence_spread,):
+            loads.append((float(spread), replace(workload, confidence_spread=float(spread))))
+    for spread, load in loads:
         for width in widths:
             for name, gate in arms:
                 for seed in seeds:
-                    cells.append((load, name, gate, replace(settings, width=width, seed=seed)))
+                    chosen = replace(settings, width=width, seed=seed)
+                    cells.append((spread, load, name, gate, chosen))
 
-    def one(cell: tuple[Workload, str, Gate | None, Settings]) -> dict[str, Any]:
-        load, name, gate, chosen = cell
+    def one(cell: tuple[float, AnyWorkload, str, Gate | None, Settings]) -> dict[str, Any]:
+        spread, load, name, gate, chosen = cell
         result = run(load, name, gate, profile, chosen)
         return {
             "width": chosen.width,
             "policy": name,
             "min_width": gate.min_width if gate is not None else -1,
-            "spread": load.confidence_spread,
+            "spread": spread,
             "seed": chosen.seed,
             **result.counters.as_dict(),
         }

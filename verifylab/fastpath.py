@@ -9,7 +9,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from verifylab._fast_drafts import draw_trace
+from verifylab._fast_philox import philox as _philox
 from verifylab.counters import SCALARS
+from verifylab.policy import INDIRECT_NODES, Baked, Launches, Rows
 
 __all__ = ["SEEN_LIMIT", "simulate"]
 
@@ -19,49 +22,23 @@ _SEEN_SIZE = 1 << 17
 _QUANTILE_SHIFT = 20  # 32-bit word -> one of 4096 bins
 
 (
-    STEPS,
-    CAPTURE_STEPS,
-    DISPATCHES,
-    TOKENS,
-    SEQUENCES,
-    ROWS,
-    HITS,
-    CAPTURES,
-    EVICTIONS,
-    EAGER,
-    LAYER_LAUNCHES,
-    NODES_LAUNCHED,
-    NODES_CAPTURED,
-    NODES_EVICTED,
-    NODES_EAGER,
-    KEYS_SEEN,
-    KEYS_OVERFLOW,
-    MOVES,
+    STEPS, CAPTURE_STEPS, DISPATCHES, TOKENS, SEQUENCES, ROWS, HITS, CAPTURES, EVICTIONS, EAGER,
+    UPDATES, BORROWED, GRAPH_LAUNCHES, FILLER_ROWS, GHOSTS, LAYER_LAUNCHES, NODES_LAUNCHED,
+    NODES_CAPTURED, NODES_EVICTED, NODES_EAGER, NODES_UPDATED, KEYS_SEEN, KEYS_OVERFLOW, MOVES,
     FINISHED,
-) = range(len(SCALARS))
+) = range(len(SCALARS))  # fmt: skip
+
+# the enumerations of `policy`, as plain numbers for the compiler
+_PAIRS, _RUNS, _UNIFORM, _TIER, _PADDED = (
+    int(b) for b in (Baked.PAIRS, Baked.RUNS, Baked.UNIFORM, Baked.TIER, Baked.PADDED)
+)
+_DIRECT, _INDIRECT = int(Launches.DIRECT), int(Launches.INDIRECT)
+_DEEPEST, _FILL = int(Rows.DEEPEST), int(Rows.TIER)
 
 _U32 = np.uint64(0xFFFFFFFF)
 _S32 = np.uint64(32)
-_M0 = np.uint64(0xD2511F53)
-_M1 = np.uint64(0xCD9E8D57)
-_W0 = np.uint64(0x9E3779B9)
-_W1 = np.uint64(0xBB67AE85)
 #: Digits of pi. From a small start a small word could bring the hash to 0, where lengths collide.
 _HASH_START = np.uint64(0x243F6A8885A308D3)
-
-
-@njit(cache=True, inline="always")
-def _philox(c0, c1, c2, c3, k0, k1):  # pragma: no cover - compiled
-    for r in range(10):
-        if r:
-            k0 = (k0 + _W0) & _U32
-            k1 = (k1 + _W1) & _U32
-        p0 = _M0 * c0
-        p1 = _M1 * c2
-        n0 = (p1 >> _S32) ^ c1 ^ k0
-        n2 = (p0 >> _S32) ^ c3 ^ k1
-        c0, c1, c2, c3 = n0, p1 & _U32, n2, p0 & _U32
-    return c0, c1, c2, c3
 
 
 @njit(cache=True)
@@ -182,21 +159,93 @@ def _mix(h, word):
 
 
 @njit(cache=True)
-def _note_key(seen, h, counts):
-    """Count a key the first time that it is met."""
-    if counts[KEYS_OVERFLOW]:
-        return
+def _note_key(seen, sightings, h, counts):
+    """Count a sighting of a key and return how many there were, this one included."""
     h |= np.uint64(1)  # 0 marks an empty place
     at = np.int64(h >> np.uint64(20)) & (_SEEN_SIZE - 1)
     while seen[at] != 0:
         if seen[at] == h:
-            return
+            sightings[at] += 1
+            return sightings[at]
         at = (at + 1) & (_SEEN_SIZE - 1)
     if counts[KEYS_SEEN] >= SEEN_LIMIT:
         counts[KEYS_OVERFLOW] = 1
-        return
+        return 1
     seen[at] = h
+    sightings[at] = 1
     counts[KEYS_SEEN] += 1
+    return 1
+
+
+@njit(cache=True)
+def _tier(rows, drafts, piecewise):
+    """Return `policy.token_tier`."""
+    span = drafts + 1
+    if piecewise:
+        size = 1
+        while size < rows and size < 4:
+            size *= 2
+        if size < rows:
+            size = -(-rows // 8) * 8
+        return -(-size // span) * span
+    sequences = -(-rows // span)
+    step = 1 if sequences <= 8 else (2 if sequences <= 32 else 4)
+    return -(-sequences // step) * step * span
+
+
+@njit(cache=True)
+def _write_signature(slots, order, assigned, start, stop, out):
+    """Write the node structure of a direct dispatch to `out`; return its length."""
+    n = 0
+    run = start
+    while run < stop:
+        end = run + 1
+        fast = True
+        while end < stop and assigned[end] == assigned[run]:
+            if slots[order[end]] != slots[order[end - 1]] + 1:
+                fast = False
+            end += 1
+        fast = fast and end - run >= 2
+        out[n] = (assigned[run] << 32) | ((end - run) << 1) | np.int64(fast)
+        n += 1
+        run = end
+    return n
+
+
+@njit(cache=True)
+def _borrow(words, lengths, older, ends, key, length, slots, width):
+    """Return the wider cached graph with the fewest further rows that may serve `key`, or -1.
+
+    Its pairs begin with the key's, its further slots are free, its width is at most twice the
+    next power of two; of equals the one used last.
+    """
+    bound = 1
+    while bound < length:
+        bound *= 2
+    bound *= 2
+    best = -1
+    fewest = 0
+    at = ends[0]
+    while at >= 0:
+        if length < lengths[at] <= bound:
+            fits = True
+            for p in range(length):
+                if words[at, p] != key[p]:
+                    fits = False
+                    break
+            extra = 0
+            if fits:
+                for p in range(length, lengths[at]):
+                    slot = words[at, p] >> 8
+                    extra += words[at, p] & 255
+                    for i in range(width):
+                        if slots[i] == slot:
+                            fits = False
+            if fits and (best < 0 or extra < fewest):
+                best = at
+                fewest = extra
+        at = older[at]
+    return best
 
 
 @njit(cache=True)
@@ -303,8 +352,14 @@ def simulate(
     capacity,
     gdn_layers,
     other_nodes,
+    rules,
     log_reported,
     accept_below,
+    trace_logs,
+    trace_accepted,
+    trace_sequence,
+    trace_offsets,
+    trace_stretch,
     trace_order,
     trace_depths,
     trace_outcome,
@@ -313,9 +368,12 @@ def simulate(
     """Simulate one run; see `verifylab.experiment.run` for what the parameters mean.
 
     `drafts_at`, `keep_at` (drafts kept beyond the mandatory one, -1: all) and `canonical_at` are
-    int64 and bool arrays of shape (n0 + 1,) by width. Trace arrays of length 0 record nothing;
-    otherwise they have one row a step: order and depths (steps, n0) filled with -1 beyond the
-    width, outcome (hits + 1000 * captures) and tokens (steps,).
+    int64 and bool arrays of shape (n0 + 1,) by width. `rules` is an int64 array of the policy:
+    baked, launches, rows, sightings, update, borrow, piecewise. The drafts come from the tables, or
+    where they are not empty from a trace's arrays (`TraceWorkload.arrays`). The last four arrays
+    record nothing when their length is 0; otherwise they have one row a step: order and depths
+    (steps, n0) filled with -1 beyond the width, outcome (hits + 1000 captures + 10**6 eager +
+    10**9 updates + 10**12 borrowed) and tokens (steps,).
 
     Returns
     -------
@@ -338,14 +396,21 @@ def simulate(
     held = np.zeros(n0, np.bool_)
     key = np.zeros(max_width, np.int64)
 
+    baked, launching, row_rule, sighting, updating, borrowing, piecewise = rules
+    indirect_nodes = INDIRECT_NODES if baked in (_RUNS, _UNIFORM, _TIER) else 0
+    pieces = gdn_layers + 1 if piecewise else 1
+    own = np.zeros(max_width, np.int64)
+    current = np.zeros((capacity if updating else 1, max_width), np.int64)
+
     seen = np.zeros(_SEEN_SIZE, np.uint64)
+    sightings = np.zeros(_SEEN_SIZE, np.int32)
     buckets = 1
     while buckets < 2 * capacity:
         buckets *= 2
     heads = np.full(buckets, -1, np.int64)
     chain = np.full(capacity, -1, np.int64)
     hashes = np.zeros(capacity, np.uint64)
-    words = np.zeros((capacity, max_width), np.int64)
+    words = np.zeros((capacity, min(max_width, n0)), np.int64)
     lengths = np.zeros(capacity, np.int64)
     graph_nodes = np.zeros(capacity, np.int64)
     newer = np.full(capacity, -1, np.int64)
@@ -365,15 +430,29 @@ def simulate(
             accepted[:] = 0
         drafts = drafts_at[width]
         for i in range(width):
-            prefix[i] = _draw(
-                seed,
-                request[i],
-                np.uint64(position[i]),
-                drafts,
-                log_reported,
-                accept_below,
-                scores[i],
-            )
+            if len(trace_accepted):
+                prefix[i] = draw_trace(
+                    seed,
+                    request[i],
+                    np.uint64(position[i]),
+                    drafts,
+                    trace_logs,
+                    trace_accepted,
+                    trace_sequence,
+                    trace_offsets,
+                    trace_stretch,
+                    scores[i],
+                )
+            else:
+                prefix[i] = _draw(
+                    seed,
+                    request[i],
+                    np.uint64(position[i]),
+                    drafts,
+                    log_reported,
+                    accept_below,
+                    scores[i],
+                )
         if keep_at[width] >= 0:
             _select(scores, width, drafts, keep_at[width], rows)
         else:
@@ -381,54 +460,140 @@ def simulate(
                 rows[i] = drafts + 1
         _order(slots, rows, width, canonical_at[width], order, assigned, packed)
 
+        if row_rule == _DEEPEST:
+            for i in range(width):
+                rows[i] = assigned[0]
+            _order(slots, rows, width, False, order, assigned, packed)
+
         captured = 0
         replayed = 0
+        eager = 0
+        updated = 0
+        borrowed = 0
         start = 0
         while start < width:
             cap = min(max_width, max(1, row_budget // assigned[start]))
             stop = min(width, start + cap)
             length = stop - start
-            h = _mix(_HASH_START, np.uint64(length))
-            for p in range(length):
-                word = (slots[order[start + p]] << 8) | assigned[start + p]
-                key[p] = word
-                h = _mix(h, np.uint64(word))
-            _note_key(seen, h, counts)
-            at = _find(heads, chain, words, lengths, hashes, h, key, length)
+            verified = 0
+            runs = 0
+            for p in range(start, stop):
+                verified += assigned[p]
+                runs += p == start or assigned[p] != assigned[p - 1]
+            computed = _tier(verified, drafts, piecewise) if row_rule == _FILL else verified
+            if launching == _DIRECT:
+                launches = _launches(slots, order, assigned, start, stop)
+            elif launching == _INDIRECT:
+                launches = 2 * runs
+            else:
+                launches = 2
+            nodes = other_nodes + indirect_nodes
+            loose = gdn_layers * launches
+            if not piecewise:
+                nodes += loose
+                loose = 0
+            # what the key holds
+            if baked == _PAIRS or baked == _PADDED:
+                size = length
+                for p in range(length):
+                    key[p] = (slots[order[start + p]] << 8) | assigned[start + p]
+            elif baked == _RUNS:
+                size = length
+                for p in range(length):
+                    key[p] = assigned[start + p]
+            elif baked == _UNIFORM:
+                size = min(2, max_width)
+                key[0] = (length << 8) | assigned[start]
+                if size == 2:
+                    key[1] = 0
+            else:
+                size = 1
+                key[0] = computed
+            h = _mix(_HASH_START, np.uint64(size))
+            for p in range(size):
+                h = _mix(h, np.uint64(key[p]))
+            times_seen = 0
+            if sighting > 0:
+                times_seen = _note_key(seen, sightings, h, counts)
+            at = -1
+            stale = False
+            if updating:
+                for p in range(size):
+                    own[p] = key[p]
+                size = _write_signature(slots, order, assigned, start, stop, key)
+                h = _mix(_HASH_START, np.uint64(size))
+                for p in range(size):
+                    h = _mix(h, np.uint64(key[p]))
+            if sighting > 0:
+                at = _find(heads, chain, words, lengths, hashes, h, key, size)
+            if updating and at >= 0:
+                for p in range(length):
+                    if current[at, p] != own[p]:
+                        stale = True
+            filler = computed - verified
             if at >= 0:
-                replayed += 1
                 if ends[0] != at:
                     _unlink(newer, older, ends, at)
                     _push(newer, older, ends, at)
-                launches = (graph_nodes[at] - other_nodes) // gdn_layers
-            else:
-                launches = _launches(slots, order, assigned, start, stop)
-                captured += 1
-                if live < capacity:
-                    at = live
-                    live += 1
+                if stale:
+                    updated += 1
+                    counts[NODES_UPDATED] += graph_nodes[at]
+                    for p in range(length):
+                        current[at, p] = own[p]
                 else:
-                    at = ends[1]
-                    _unlink(newer, older, ends, at)
-                    _unchain(heads, chain, hashes, at)
-                    counts[EVICTIONS] += 1
-                    counts[NODES_EVICTED] += graph_nodes[at]
-                graph_nodes[at] = gdn_layers * launches + other_nodes
-                counts[NODES_CAPTURED] += graph_nodes[at]
-                hashes[at] = h
-                lengths[at] = length
-                for p in range(length):
-                    words[at, p] = key[p]
-                bucket = np.int64(h & np.uint64(buckets - 1))
-                chain[at] = heads[bucket]
-                heads[bucket] = at
-                _push(newer, older, ends, at)
+                    replayed += 1
+            elif sighting == 0 or times_seen < sighting:
+                eager += 1
+                counts[NODES_EAGER] += nodes + loose
+            else:
+                if borrowing:
+                    at = _borrow(words, lengths, older, ends, key, size, slots, width)
+                if at >= 0:
+                    borrowed += 1
+                    counts[GHOSTS] += lengths[at] - length
+                    for p in range(length, lengths[at]):
+                        filler += words[at, p] & 255
+                    if ends[0] != at:
+                        _unlink(newer, older, ends, at)
+                        _push(newer, older, ends, at)
+                else:
+                    captured += 1
+                    if live < capacity:
+                        at = live
+                        live += 1
+                    else:
+                        at = ends[1]
+                        _unlink(newer, older, ends, at)
+                        _unchain(heads, chain, hashes, at)
+                        counts[EVICTIONS] += 1
+                        counts[NODES_EVICTED] += graph_nodes[at]
+                    graph_nodes[at] = nodes
+                    counts[NODES_CAPTURED] += nodes
+                    hashes[at] = h
+                    lengths[at] = size
+                    for p in range(size):
+                        words[at, p] = key[p]
+                    if updating:
+                        for p in range(length):
+                            current[at, p] = own[p]
+                    bucket = np.int64(h & np.uint64(buckets - 1))
+                    chain[at] = heads[bucket]
+                    heads[bucket] = at
+                    _push(newer, older, ends, at)
             counts[DISPATCHES] += 1
             counts[LAYER_LAUNCHES] += launches
-            counts[NODES_LAUNCHED] += graph_nodes[at]
+            counts[ROWS] += verified + filler
+            counts[FILLER_ROWS] += filler
+            if at >= 0:
+                counts[NODES_LAUNCHED] += graph_nodes[at]
+                counts[NODES_EAGER] += loose
+                counts[GRAPH_LAUNCHES] += pieces
             start = stop
         counts[HITS] += replayed
         counts[CAPTURES] += captured
+        counts[EAGER] += eager
+        counts[UPDATES] += updated
+        counts[BORROWED] += borrowed
         counts[CAPTURE_STEPS] += captured > 0
         counts[STEPS] += 1
         counts[SEQUENCES] += width
@@ -437,7 +602,6 @@ def simulate(
         for p in range(width):
             i = order[p]
             verified = assigned[p] - 1
-            counts[ROWS] += assigned[p]
             good = min(prefix[i], verified)
             for d in range(good):
                 reached[d] += 1
@@ -450,7 +614,9 @@ def simulate(
         counts[TOKENS] += emitted
         if len(trace_tokens):
             trace_tokens[step] = emitted
-            trace_outcome[step] = replayed + 1000 * captured
+            trace_outcome[step] = (
+                replayed + 1000 * captured + 10**6 * eager + 10**9 * updated + 10**12 * borrowed
+            )
             for p in range(width):
                 trace_order[step, p] = order[p]
                 trace_depths[step, p] = assigned[p]

@@ -26,6 +26,9 @@ __all__ = ["SpreadFit", "fit_acceptance", "fit_machine", "fit_spread", "fit_work
 #: Batches simulated for each point of the spread's grid: the standard error of a difference in
 #: tokens per step between two ratios is then below 0.003, against 0.02 between published repeats.
 BATCHES = 8000
+#: Updating an executable graph against building it: 0.1 ms against 13.7 ms
+#: (`data/published/api_costs.csv`, row ``exec_update`` of imp PR 1895).
+UPDATE_SHARE = 0.1 / 13.7
 GRID = np.round(np.arange(0.02, 1.0, 0.02), 2)
 
 
@@ -280,6 +283,9 @@ def fit_machine() -> MachineProfile:
             "10 % either way is assumed (tracing overhead is not published)",
         )
 
+    update = api("cuGraphInstantiate").value * UPDATE_SHARE
+    update_high = 0.036e3 / 16.5
+
     none = Coefficient(0.0, 0.0, 0.0, "one graph size is published: no intercept can be told apart")
     launch_us, launch_node_us = 2.5, figure("api_costs", "launch_per_node_cuda_12_6", "value") * 1e3
     coefficients = {
@@ -319,6 +325,12 @@ def fit_machine() -> MachineProfile:
         ),
         "instantiate_base_ms": none,
         "instantiate_per_node_us": api("cuGraphInstantiate"),
+        "update_base_ms": none,
+        "update_per_node_us": Coefficient(
+            _r(update), 0.0, _r(update_high),
+            "borrowed: api_costs.csv exec_update 0.1 ms against a 13.7 ms build, as a share of "
+            "cuGraphInstantiate here; high: 0.036 ms for about 16.5 nodes on a V100",
+        ),
         "exec_destroy_base_ms": none,
         "exec_destroy_per_node_us": api("cuGraphExecDestroy"),
         "graph_destroy_base_ms": none,
@@ -338,9 +350,11 @@ def fit_machine() -> MachineProfile:
         other_nodes=other,
         coefficients=coefficients,
         figures=_figures(),
+        fitted_widths=(1, 8),
         notes="Every time computed from this profile is modelled. Decode only: published tok/s "
-        "include prefill. The date is that of the last published round; the profile's own nsys "
-        "session is older (binary b508679e4).",
+        "include prefill. Fitted between C=1 and C=8: wider batches are extrapolated, and "
+        "published ones are faster than that. The date is that of the last published round; the "
+        "profile's own nsys session is older (binary b508679e4).",
     )
 
 
@@ -361,6 +375,7 @@ def _figures() -> tuple[dict[str, str], ...]:
         ("gdn_launches.csv", "arrangement_mean at n=8", "other_nodes"),
         ("api_costs.csv", "instantiate (its setting: about 4-5 thousand nodes)", "other_nodes"),
         ("api_costs.csv", "launch_per_node_cuda_12_6, replay_per_node", "launch_, per_node_us low"),
+        ("api_costs.csv", "exec_update", "update_per_node_us (borrowed from other machines)"),
         ("ladder_rounds.csv", "C1 over rounds", "interval of step_base_ms"),
     ]  # fmt: skip
     held = [
@@ -371,6 +386,7 @@ def _figures() -> tuple[dict[str, str], ...]:
         ("nsys_c8.csv", "tok_s_control, tok_s_dcut_off"),
         ("step_breakdown.csv", "idle_c2"),
         ("dcut_ratio.csv", "tok_s at every ratio"),
+        ("ladder_rounds.csv", "r6, C1 to C32"),
     ]  # fmt: skip
     unused = [
         ("step_breakdown.csv", "capture_event_wall",

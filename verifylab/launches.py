@@ -18,6 +18,8 @@ __all__ = ["FAST_LAUNCHES", "DepthRun", "depth_runs", "launches_per_layer"]
 
 #: Launches of a run on the fast path: conv and WY (design note, section 1).
 FAST_LAUNCHES = 2
+#: Up to here a single batch is counted faster in Python than by NumPy's dozen calls.
+_FEW = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,8 @@ def launches_per_layer(slots: ArrayLike, depths: ArrayLike) -> NDArray[np.int64]
     *batches, width = slot.shape
     if slot.size == 0:
         return np.zeros(batches, dtype=np.int64)
+    if not batches and width <= _FEW:
+        return np.array(_one_batch(slot.tolist(), depth.tolist()), dtype=np.int64)
     slot, depth = slot.reshape(-1, width), depth.reshape(-1, width)
     joined = depth[:, 1:] == depth[:, :-1]
     # Slots are 0 or more, so their difference cannot overflow, where NO_SLOT + 1 would.
@@ -117,6 +121,19 @@ def launches_per_layer(slots: ArrayLike, depths: ArrayLike) -> NDArray[np.int64]
     fast = (length >= 2) & (gaps == 0)
     cost = np.where(fast, FAST_LAUNCHES, length * 2 * depth.ravel()[first])
     return np.add.reduceat(cost, np.flatnonzero(first % width == 0)).reshape(batches)
+
+
+def _one_batch(slot: list[int], depth: list[int]) -> int:
+    """Count one batch that is checked: what a step's own planning pays for."""
+    total, length, fast = 0, 1, True
+    for p in range(1, len(slot) + 1):
+        if p < len(slot) and depth[p] == depth[p - 1]:
+            length += 1
+            fast = fast and slot[p] == slot[p - 1] + 1 and slot[p] != NO_SLOT
+            continue
+        total += FAST_LAUNCHES if fast and length > 1 else length * 2 * depth[p - 1]
+        length, fast = 1, True
+    return total
 
 
 def _checked(slots: ArrayLike, depths: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -34,6 +34,8 @@ COEFFICIENTS: dict[str, str] = {
     "record_per_node_us": "us a node captured",
     "instantiate_base_ms": "ms a capture",
     "instantiate_per_node_us": "us a node captured",
+    "update_base_ms": "ms an update",
+    "update_per_node_us": "us a node updated",
     "exec_destroy_base_ms": "ms an eviction",
     "exec_destroy_per_node_us": "us a node evicted",
     "graph_destroy_base_ms": "ms an eviction",
@@ -44,16 +46,32 @@ COEFFICIENTS: dict[str, str] = {
 MAX_NUMBER = 1e15
 #: Node counts of whole runs stay far inside 64 bits.
 MAX_NODES = 2**20
+#: Where a profile does not say: no width is an extrapolation.
+MAX_FITTED_WIDTH = 2**20
 KINDS = ("published", "measured", "host")
 
 
 @dataclass(frozen=True, slots=True)
 class StepWork:
-    """What one dispatch asks of the machine: its sequences, rows and graph nodes."""
+    """What one dispatch asks of the machine.
+
+    Attributes
+    ----------
+    width, rows : int
+        Sequences, and rows computed.
+    nodes : int
+        Graph nodes (launched one by one where there is no graph).
+    pieces : int
+        Graph launches it takes.
+    eager_nodes : int
+        Nodes that are launched one by one even where there is a graph (piecewise graphs).
+    """
 
     width: int
     rows: int
     nodes: int
+    pieces: int = 1
+    eager_nodes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +113,9 @@ class MachineProfile:
         By name, see `COEFFICIENTS`.
     figures : tuple of dict
         Figure by figure: which published or measured number, and whether it was fitted or held out.
+    fitted_widths : (int, int)
+        Narrowest and widest batch that the coefficients were fitted to: beyond, times are
+        extrapolated.
     """
 
     name: str
@@ -106,6 +127,7 @@ class MachineProfile:
     coefficients: Mapping[str, Coefficient]
     figures: tuple[Mapping[str, Any], ...] = ()
     notes: str = ""
+    fitted_widths: tuple[int, int] = (1, MAX_FITTED_WIDTH)
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -115,6 +137,9 @@ class MachineProfile:
         if missing or unknown:
             problem = f"lacks {sorted(missing)}" if missing else f"has unknown {sorted(unknown)}"
             raise ValueError(f"profile {self.name!r} {problem}")
+        widths = self.fitted_widths
+        if len(widths) != 2 or not 1 <= widths[0] <= widths[1]:
+            raise ValueError(f"fitted_widths must be two ascending widths, got {list(widths)}")
         for name, low in (("gdn_layers", 1), ("other_nodes", 0)):
             if not low <= getattr(self, name) <= MAX_NODES:
                 raise ValueError(
@@ -163,7 +188,7 @@ class MachineProfile:
             self["step_base_ms"]
             + self["per_row_ms"] * work.rows
             + self["per_sequence_ms"] * work.width
-            + self["per_node_us"] * work.nodes / 1e3
+            + self["per_node_us"] * (work.nodes + work.eager_nodes) / 1e3
         )
 
     def launch_ms(self, nodes: int) -> float:
@@ -171,7 +196,7 @@ class MachineProfile:
         return (self["launch_base_us"] + self["launch_per_node_us"] * nodes) / 1e3
 
     def operation_ms(self, operation: str, nodes: int) -> float:
-        """Host time of ``record``, ``instantiate``, ``exec_destroy`` or ``graph_destroy``."""
+        """Host time of ``record``, ``instantiate``, ``update`` or one of the destroys."""
         return self[f"{operation}_base_ms"] + self[f"{operation}_per_node_us"] * nodes / 1e3
 
     def eager_ms(self, nodes: int) -> float:
@@ -189,6 +214,7 @@ class MachineProfile:
             "date": self.date,
             "kind": self.kind,
             "graph": {"gdn_layers": self.gdn_layers, "other_nodes": self.other_nodes},
+            "fitted_widths": list(self.fitted_widths),
             "coefficients": {
                 name: {
                     "value": c.value,
@@ -249,6 +275,7 @@ class MachineProfile:
                 coefficients=coefficients,
                 figures=tuple(figures),
                 notes=_field(body, "notes", str, where) if "notes" in body else "",
+                fitted_widths=_widths(body, where),
             )
         except DataError:
             raise
@@ -272,6 +299,15 @@ def _field(body: dict[str, Any], name: str, kind: type[Any], where: str) -> Any:
             f"got {short(value)}"
         )
     return value
+
+
+def _widths(body: dict[str, Any], where: str) -> tuple[int, int]:
+    if "fitted_widths" not in body:
+        return (1, MAX_FITTED_WIDTH)
+    widths = _field(body, "fitted_widths", list, where)
+    if len(widths) != 2 or not all(type(w) is int for w in widths):
+        raise DataError(f"machine profile {where}: fitted_widths must be two widths, got {widths}")
+    return (widths[0], widths[1])
 
 
 _KINDS = {int: "a whole number", float: "a number", str: "text", dict: "an object", list: "a list"}

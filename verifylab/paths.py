@@ -6,7 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
-__all__ = ["check_writable", "shown"]
+__all__ = ["check_writable", "refuse_existing", "shown", "write_aside"]
 
 
 def shown(path: str | Path) -> str:
@@ -41,3 +41,32 @@ def check_writable(folder: Path) -> None:
             f"cannot write into {shown(folder)}: {shown(nearest)}: {error.strerror}; "
             "name another folder with --out"
         ) from None
+
+
+def refuse_existing(path: str | Path, force: bool = False) -> None:
+    """Refuse a file that is there already, unless `force`; and a folder that cannot be written.
+
+    Raises
+    ------
+    ValueError
+        Naming the file and what to do.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"{shown(path)} is a folder: name a file")
+    if path.exists() and not force:
+        raise ValueError(f"{shown(path)} exists: name another file, or --force to replace it")
+    check_writable(path.parent)
+
+
+def write_aside(path: str | os.PathLike[str], text: str) -> Path:
+    """Write `text` beside `path` first, then rename: no reader ever sees half a file."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        aside.write_text(text, encoding="utf-8")
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+    return path

@@ -16,11 +16,13 @@ import matplotlib
 import matplotlib.style
 import numpy as np
 import pandas as pd
+from matplotlib import patheffects
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
-from verifylab.dcut import DEFAULT_RATIO, snap_ratio
+from verifylab.dcut import DEFAULT_LADDER, DEFAULT_RATIO, DraftLadder, snap_ratio
+from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
 
 if TYPE_CHECKING:
     from verifylab.width_gate import WidthGate
@@ -32,6 +34,7 @@ __all__ = [
     "draw_key_counts",
     "draw_probability",
     "draw_thresholds",
+    "footnote",
     "key_space_figure",
     "png",
     "save_figure",
@@ -61,10 +64,11 @@ CANONICAL: dict[str, Any] = {"marker": "s", "mfc": "#0072B2", "mec": "#0072B2", 
 def stamp(table: pd.DataFrame) -> str:
     """Return the provenance of a table that has ``time, machine, date, seeds`` columns."""
     row = table.iloc[0]
-    return f"{row.time} | {row.machine} | {row.date} | n = {row.seeds} seeds"
+    where = " on " if row.time == "measured" else " | "
+    return f"{row.time}{where}{row.machine} | {row.date} | n = {row.seeds} seeds"
 
 
-def _footnote(ax: Axes, text: str, *, line: int = 0, right: bool = True) -> None:
+def footnote(ax: Axes, text: str, *, line: int = 0, right: bool = True) -> None:
     """Write small text below the axis labels, `line` lines further down."""
     ax.annotate(
         text, (1.0 if right else 0.0, 0.0), (0, -62 - 13 * line), xycoords="axes fraction",
@@ -117,7 +121,10 @@ def draw_collapse(arms: pd.DataFrame, capacity: int, ax: Axes) -> Axes:
                 yerr=[[row.tok_s - row.tok_s_low], [row.tok_s_high - row.tok_s]],
                 linestyle="none", capsize=0, elinewidth=1.5, **look,
             )  # fmt: skip
-        ends.append((width, a.reachable_keys, a.tok_s, c.reachable_keys, c.tok_s))
+        ends.append(
+            (width, a.reachable_keys, a.tok_s, c.reachable_keys, c.tok_s,
+             bool(a.get("extrapolated", False)))
+        )  # fmt: skip
     ax.set_xscale("log")
     biggest = max(max(e[1] for e in ends), capacity)
     ax.set_xlim(0.4, biggest * 2.5)
@@ -128,23 +135,34 @@ def draw_collapse(arms: pd.DataFrame, capacity: int, ax: Axes) -> Axes:
     for joined in (True, False):
         group = [e for e in ends if (e[1] != e[3]) == joined]
         heights = _spread([e[4] for e in group], gap) if group else ()
-        for (width, _, _, keys, tok_s), y in zip(group, heights, strict=True):
+        for (width, _, _, keys, tok_s, beyond), y in zip(group, heights, strict=True):
             ax.annotate(
-                f"n = {width}", (keys, tok_s), (keys / 1.25 if joined else keys * 1.25, y),
+                f"n = {width}" + (" (extrapolated)" if beyond else ""), (keys, tok_s),
+                (keys / 1.25 if joined else keys * 1.25, y),
                 va="center", ha="right" if joined else "left", fontsize=11,
             )  # fmt: skip
     ax.axvline(capacity, color="#D55E00", ls="--", lw=1.8)
+    left, right = np.log(ax.get_xlim())
+    beyond = np.log(capacity) > left + 0.7 * (right - left)  # no room to the right of the line
     ax.annotate(
         f"cache: {capacity} graphs", (capacity, 0.985), xycoords=("data", "axes fraction"),
-        xytext=(5, 0), textcoords="offset points", color="#B34700", va="top", fontsize=11,
+        xytext=(-5 if beyond else 5, 0), textcoords="offset points", color="#B34700", va="top",
+        ha="right" if beyond else "left", fontsize=11,
     )  # fmt: skip
     ax.plot([], [], ls="none", label="arrangement", **ARRANGEMENT)
     ax.plot([], [], ls="none", label="canonical", **CANONICAL)
-    ax.legend(loc="lower right")
+    # Where captures are dear, the widest arrangement stands in the corner that is free elsewhere.
+    fraction = ax.transData + ax.transAxes.inverted()
+    ends_at = fraction.transform([(e[1], e[2]) for e in ends])
+    crowded = bool(((ends_at[:, 0] > 0.7) & (ends_at[:, 1] < 0.25)).any())
+    ax.legend(
+        loc="center right" if crowded else "lower right", frameon=True, edgecolor="none",
+        framealpha=1.0,
+    )  # fmt: skip
     ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}" if v >= 1 else ""))
     ax.set(xlabel="reachable keys (log)", ylabel=f"tok/s, {arms.iloc[0].time}")
     ax.set_title("Key-space collapse against throughput")
-    _footnote(ax, stamp(arms))
+    footnote(ax, stamp(arms))
     return ax
 
 
@@ -154,6 +172,7 @@ def draw_difference(
     *,
     published: pd.DataFrame | None = None,
     arms: pd.DataFrame | None = None,
+    note: str | None = None,
 ) -> Axes:
     """Canonical minus arrangement at each width: the parts as bars, the whole with its interval.
 
@@ -166,6 +185,8 @@ def draw_difference(
         ``canonical_ab.csv``: drawn beside where the width is shown.
     arms : DataFrame, optional
         With ``bound_tok_s``: what keeping every own depth with no captures would reach.
+    note : str, optional
+        Small print; default: the stamp of `differences`.
     """
     table = differences.sort_values("width").reset_index(drop=True)
     at = {w: i for i, w in enumerate(table.width)}
@@ -175,6 +196,8 @@ def draw_difference(
         part = table[f"{cause}_pct"].to_numpy()
         if np.abs(part).max() < 0.005:
             continue
+        if cause == "work" and table.time[0] == "measured":
+            label = "the step on the device"
         bottom = np.where(part >= 0, up, down)
         ax.bar(
             x, part, 0.5, bottom=bottom, color=colour, hatch=hatch, edgecolor="white", lw=0.5,
@@ -190,11 +213,19 @@ def draw_difference(
     )  # fmt: skip
     if arms is not None:
         own = arms[arms.policy == "arrangement"].set_index("width")
+        free = arms[arms.policy == "unpruned"].set_index("width")
+        outline = [patheffects.Stroke(linewidth=5, foreground="white"), patheffects.Normal()]
         bound = [100 * (own.bound_tok_s[w] / own.tok_s[w] - 1) for w in table.width]
         ax.plot(
-            x, bound, ls="none", marker="_", ms=26, mew=2.5, color="#009E73", zorder=4,
-            label="own depths, captures free",
+            x, bound, ls="none", marker="_", ms=26, mew=3, color="#009E73", zorder=4,
+            path_effects=outline, label="own depths, captures free",
         )  # fmt: skip
+        if len(free):
+            ax.plot(
+                x - 0.34, [100 * (free.tok_s[w] / own.tok_s[w] - 1) for w in table.width],
+                ls="none", marker="x", ms=8, mew=2.2, color="#000000", zorder=6,
+                label="D-Cut off (every draft verified)",
+            )  # fmt: skip
     if published is not None:
         shown = published[published.concurrency.isin(at)]
         ax.plot(
@@ -202,7 +233,7 @@ def draw_difference(
             ms=9, mfc="white", mec="#CC79A7", mew=2, zorder=6,
             label="published A/B (measured, GB10)*",
         )  # fmt: skip
-        _footnote(
+        footnote(
             ax,
             "* prefill and drain included; only n = 2 is a true pair, the other legs mix builds",
             line=1,
@@ -215,28 +246,34 @@ def draw_difference(
     ax.set(xlabel="batch width n", ylabel=f"canonical minus arrangement,\n% tok/s, {table.time[0]}")
     ax.set_title("What canonical costs and what it saves")
     ax.legend(loc="upper left", ncols=2, columnspacing=1.2, handletextpad=0.6)
-    _footnote(ax, stamp(table))
+    footnote(ax, stamp(table) if note is None else note)
     return ax
 
 
 def _threshold_names(min_widths: Sequence[int], widest: int) -> list[str]:
-    return [f"{m}\n(never)" if m > widest else str(m) for m in min_widths]
+    return [f"{m}*" if m > widest else str(m) for m in min_widths]
 
 
-def draw_thresholds(gates: pd.DataFrame, recommended: int, ax: Axes) -> Axes:
+def draw_thresholds(gates: pd.DataFrame, recommended: int | None, ax: Axes) -> Axes:
     """tok/s over the threshold, for each width, as change against never canonical.
 
     Parameters
     ----------
     gates : DataFrame
         ``width, min_width, tok_s, gain_pct, gain_low, gain_high`` and the stamp's columns.
-    recommended : int
-        Threshold to mark.
+    recommended : int or None
+        Threshold to mark; None where none stands out.
     ax : Axes
     """
     candidates = sorted(gates.min_width.unique())
     at = {m: i for i, m in enumerate(candidates)}
-    ax.axvspan(at[recommended] - 0.42, at[recommended] + 0.42, color="#F0E442", alpha=0.45, lw=0)
+    if recommended is not None:
+        middle = at[recommended]
+        ax.axvspan(middle - 0.42, middle + 0.42, color="#F0E442", alpha=0.45, lw=0)
+        ax.annotate(
+            "recommended", (middle, 0.985), xycoords=("data", "axes fraction"), ha="center",
+            va="top", fontsize=11, fontweight="bold",
+        )  # fmt: skip
     ends, flat = [], []
     colours = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.82, gates.width.nunique()))
     markers = "osD^v<>Ph*Xpd"
@@ -266,26 +303,30 @@ def draw_thresholds(gates: pd.DataFrame, recommended: int, ax: Axes) -> Axes:
                         "shrinkB": 0},
         )  # fmt: skip
     if flat:
+        some = f"no difference at n = {', '.join(map(str, flat))}"
         ax.annotate(
-            f"no difference at n = {', '.join(map(str, flat))}", (0.012, 0.97),
-            xycoords="axes fraction", ha="left", va="top", fontsize=11, color="#555555",
+            some if ends else "no difference at any of these widths",
+            (0.012, 0.97 if ends else 0.6), xycoords="axes fraction", ha="left", va="top",
+            fontsize=11, color="#555555",
         )  # fmt: skip
-    ax.annotate(
-        "recommended", (at[recommended], 0.985), xycoords=("data", "axes fraction"), ha="center",
-        va="top", fontsize=11, fontweight="bold",
-    )  # fmt: skip
     ax.grid(axis="x", visible=False)
     ax.set(
-        xlabel="threshold: canonical from this width up",
+        xlabel="threshold: canonical from this width up"
+        + (" (* above every width: never)" if candidates[-1] > gates.width.max() else ""),
         ylabel=f"tok/s against never\ncanonical, %, {gates.iloc[0].time}",
     )
     ax.set_title("Throughput over the threshold (labels: tok/s never to always)")
-    _footnote(ax, stamp(gates))
+    footnote(ax, stamp(gates))
     return ax
 
 
 def draw_probability(
-    table: pd.DataFrame, recommended: int, widest: int, ax: Axes, stamp_text: str = ""
+    table: pd.DataFrame,
+    recommended: int | None,
+    widest: int,
+    ax: Axes,
+    stamp_text: str = "",
+    redrawn: str = "seeds, spread, machine",
 ) -> Axes:
     """How sure the recommendation is: probability of every threshold, and its mean gain.
 
@@ -293,10 +334,14 @@ def draw_probability(
     ----------
     table : DataFrame
         ``min_width, gain_pct, gain_low, gain_high, probability``, as `recommend` returns.
-    recommended, widest : int
-        Threshold to mark; widest batch, above which a threshold means never.
+    recommended : int or None
+        Threshold to mark.
+    widest : int
+        Widest batch, above which a threshold means never.
     ax : Axes
     stamp_text : str
+    redrawn : str
+        What the probability is over, for the title.
     """
     table = table.sort_values("min_width").reset_index(drop=True)
     x = np.arange(len(table))
@@ -311,9 +356,8 @@ def draw_probability(
             fontsize=11, fontweight="bold" if chosen[i] else "normal",
         )  # fmt: skip
     names = [
-        f"{name}\n{gain:+.1f} %" for name, gain in
-        zip([("never" if m > widest else str(m)) for m in table.min_width], table.gain_pct,
-            strict=True)
+        f"{name}\n{gain + 0.0:+.1f} %" for name, gain in
+        zip(_threshold_names(table.min_width, widest), table.gain_pct.round(1), strict=True)
     ]  # fmt: skip
     ax.set_xticks(x, names)
     ax.set_ylim(0, 112)
@@ -321,10 +365,10 @@ def draw_probability(
     ax.grid(axis="x", visible=False)
     ax.set(
         xlabel="threshold, and its mean gain over these widths",
-        ylabel="probability that no other\ncandidate does better, %",
+        ylabel="share of redraws in which no\nother candidate does better, %",
     )
-    ax.set_title("How sure: seeds, confidence spread and machine redrawn")
-    _footnote(ax, stamp_text)
+    ax.set_title(f"How sure within what is redrawn: {redrawn}")
+    footnote(ax, stamp_text)
     return ax
 
 
@@ -389,9 +433,19 @@ def key_space_figure(
 def width_gate_figure(result: WidthGate, published: pd.DataFrame | None = None) -> Figure:
     """Return the main figure: collapse, difference, thresholds, probability.
 
-    `published` (``canonical_ab.csv``) is drawn only at the D-Cut ratio that it was measured at.
+    `published` (``canonical_ab.csv``) is drawn only for the ratio, drafts and cache that it was
+    measured with.
     """
-    if snap_ratio(result.config.dcut_ratio) != DEFAULT_RATIO:
+    config = result.config
+    same = (
+        snap_ratio(config.dcut_ratio) == DEFAULT_RATIO
+        and config.graph_capacity == VERIFY_BATCHED_GRAPH_CAP
+        and all(
+            DraftLadder.parse(config.drafts).drafts(w) == DEFAULT_LADDER.drafts(w)
+            for w in config.widths
+        )
+    )
+    if not same:
         published = None
     with matplotlib.style.context(STYLE):
         figure = Figure(figsize=(17, 11.2))
@@ -399,10 +453,13 @@ def width_gate_figure(result: WidthGate, published: pd.DataFrame | None = None) 
         draw_collapse(result.arms, result.config.graph_capacity, axes[0, 0])
         draw_difference(result.differences, axes[0, 1], published=published, arms=result.arms)
         best = result.recommendation
-        draw_thresholds(result.gates, best.min_width, axes[1, 0])
+        marked = None if best.indifferent else best.min_width
+        draw_thresholds(result.gates, marked, axes[1, 0])
+        measured = result.gates.time.iloc[0] == "measured"
         draw_probability(
-            best.table, best.min_width, max(result.config.widths), axes[1, 1], stamp(result.gates)
-        )
+            best.table, marked, max(result.config.widths), axes[1, 1], stamp(result.gates),
+            "seeds" if measured else "seeds, spread, machine",
+        )  # fmt: skip
         figure.suptitle(_headline(result), x=0.012, ha="left", fontsize=18, fontweight="bold")
         figure.subplots_adjust(
             left=0.065, right=0.985, top=0.90, bottom=0.10, wspace=0.19, hspace=0.42
@@ -412,12 +469,17 @@ def width_gate_figure(result: WidthGate, published: pd.DataFrame | None = None) 
 
 def _headline(result: WidthGate) -> str:
     best = result.recommendation
+    if best.indifferent:
+        return "No difference: both arms are the same run at these widths"
     sure = f"{best.probability:.0%}" if best.probability < 0.995 else "over 99%"
+    time = result.gates.time.iloc[0]
     if best.never:
-        return f"Keep the canonical assignment off at these widths ({sure} sure, modelled)"
+        return f"Keep canonical off at these widths (best in {sure} of redraws, {time})"
+    if best.gain_pct < 0:
+        return f"No threshold that was tried pays: never canonical is better ({time})"
     return (
-        f"Switch the canonical assignment on from width {best.min_width} "
-        f"({sure} sure; {best.gain_pct:+.1f} % tok/s over these widths, modelled)"
+        f"Switch canonical on from width {best.min_width} "
+        f"(best in {sure} of redraws; {best.gain_pct:+.1f} % tok/s over these widths, {time})"
     )
 
 

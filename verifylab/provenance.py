@@ -40,7 +40,7 @@ IDENTITY_SCHEMA = 1
 _PACKAGE = Path(__file__).resolve().parent
 #: What of the package and of ``data/`` can change a result.
 _SOURCES = ("*.py", "*.cu", "*.mplstyle")
-_DATA = ("machines", "workloads", "published")
+_DATA = ("machines", "workloads", "published", "traces")
 _VERSIONS = (
     "numpy",
     "numba",

@@ -3,12 +3,14 @@
 A threshold is worth the mean over the widths of ln(tok/s with it / tok/s without canonical). Its
 probability of being the best is counted over draws that redraw everything that is uncertain: the
 seeds (bootstrap, paired), the confidence spread (the equal-probability nodes of its fit) and every
-machine coefficient (within its interval).
+machine coefficient (within its interval). Measured runs are redrawn over their seeds alone, on
+their own clock: no modelled number enters.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +19,14 @@ from verifylab.counters import SCALARS, times
 from verifylab.gate import CANONICAL_KEY_MIN_WIDTH
 from verifylab.machine import MachineProfile
 
-__all__ = ["NEVER", "Recommendation", "log_gains", "recommend"]
+__all__ = [
+    "NEVER",
+    "Recommendation",
+    "log_gains",
+    "measured_log_gains",
+    "recommend",
+    "recommend_measured",
+]
 
 #: `min_width` of the rows that hold the base: never canonical.
 NEVER = -1
@@ -42,6 +51,8 @@ class Recommendation:
         and the 95 % interval over the draws.
     never : bool
         Whether it switches canonical on at none of the widths where that makes a difference.
+    indifferent : bool
+        Whether no candidate makes a difference in any draw: both arms are the same run.
     table : DataFrame
         By ``min_width``: ``gain_pct, gain_low, gain_high, probability`` of every candidate.
     """
@@ -53,41 +64,64 @@ class Recommendation:
     gain_low: float
     gain_high: float
     never: bool
+    indifferent: bool
     table: pd.DataFrame
 
     def sentence(self) -> str:
         """Say the recommendation in words."""
+        if self.indifferent:
+            return (
+                "No difference: both arms are the same run at these widths, whatever the threshold."
+            )
         alike = [m for m in self.same_as if m != self.min_width]
         also = f" ({', '.join(map(str, alike))} decide alike at these widths)" if alike else ""
-        what = "Canonical at no width: gate at" if self.never else "Gate at"
+        what = f"Gate at {self.min_width}{also}."
+        if self.never:
+            what = f"Keep canonical off at these widths: gate at {self.min_width}{also}."
+        elif self.gain_pct < 0:
+            what = (
+                "None of these thresholds pays, never canonical is better; the least bad is "
+                f"{self.min_width}{also}."
+            )
         sure = f"{self.probability:.0%}" if self.probability < 0.995 else "over 99%"
+        said = f"{what} No other candidate does better in {sure} of the redraws."
+        if self.never:
+            return said
         return (
-            f"{what} {self.min_width}{also}. Probability that no other candidate does better: "
-            f"{sure}. Against never canonical: {self.gain_pct:+.1f} % tok/s, mean over these "
+            f"{said} Against never canonical: {self.gain_pct:+.1f} % tok/s, mean over these "
             f"widths (95 % interval {self.gain_low:+.1f} to {self.gain_high:+.1f})."
         )
 
 
 def log_gains(
-    runs: pd.DataFrame, machine: MachineProfile, *, draws: int = 2000, seed: int = 0
-) -> tuple[np.ndarray, np.ndarray, list[int], list[int]]:
-    """Return ln(tok/s with a threshold / tok/s of never canonical).
+    runs: pd.DataFrame,
+    machine: MachineProfile,
+    *,
+    by: str = "min_width",
+    base: Any = NEVER,
+    draws: int = 2000,
+    seed: int = 0,
+) -> tuple[np.ndarray, np.ndarray, list[int], list[Any]]:
+    """Return ln(tok/s of a candidate / tok/s of the base): thresholds, policies or others.
 
     Parameters
     ----------
     runs : DataFrame
-        Counts by ``width, min_width, spread, seed``: every combination once, `NEVER` among the
-        thresholds. The first spread is the central one; further ones are equal-probability nodes.
+        Counts by ``width, spread, seed`` and the column `by`: every combination once, `base`
+        among the candidates. The first spread is the central one; further ones are
+        equal-probability nodes.
     machine : MachineProfile
+    by, base : str, value
+        The column that tells candidates apart, and the candidate that gains are taken against.
     draws, seed : int
         Draws, and the seed that makes them repeatable.
 
     Returns
     -------
-    central : ndarray of float64, shape (widths, thresholds)
-    drawn : ndarray of float64, shape (draws, widths, thresholds)
-    widths, min_widths : list of int
-        What the axes stand for, `NEVER` left out.
+    central : ndarray of float64, shape (widths, candidates)
+    drawn : ndarray of float64, shape (draws, widths, candidates)
+    widths, candidates : list
+        What the axes stand for, `base` left out.
 
     Raises
     ------
@@ -95,23 +129,21 @@ def log_gains(
         When a combination is missing or comes twice.
     """
     spreads, widths, candidates = (
-        list(dict.fromkeys(runs[name])) for name in ("spread", "width", "min_width")
+        list(dict.fromkeys(runs[name])) for name in ("spread", "width", by)
     )
-    if NEVER not in candidates:
-        raise ValueError("runs must hold the base, never canonical (min_width -1)")
-    candidates = [NEVER, *(m for m in candidates if m != NEVER)]
+    if base not in candidates:
+        raise ValueError(f"runs must hold the base, {by} {base!r}, got {candidates}")
+    candidates = [base, *(c for c in candidates if c != base)]
     seeds = np.sort(runs.seed.unique())
     index = pd.MultiIndex.from_product(
-        [spreads, widths, candidates, seeds], names=["spread", "width", "min_width", "seed"]
+        [spreads, widths, candidates, seeds], names=["spread", "width", by, "seed"]
     )
     frame = runs.set_index(index.names)[list(SCALARS)]
     if frame.index.has_duplicates:
-        raise ValueError(
-            "runs must hold every width, threshold, spread and seed once, got some twice"
-        )
+        raise ValueError(f"runs must hold every width, {by}, spread and seed once, got some twice")
     frame = frame.reindex(index)
     if frame.isna().any(axis=None):
-        raise ValueError("runs must hold every width, threshold, spread and seed")
+        raise ValueError(f"runs must hold every width, {by}, spread and seed")
     values = frame.to_numpy(float).reshape(*(len(level) for level in index.levels), -1)
 
     def gains(
@@ -124,9 +156,7 @@ def log_gains(
     central = gains(values[0].sum(axis=2), machine)
 
     rng = np.random.default_rng(seed)
-    resample = rng.integers(0, len(seeds), (draws, len(seeds)))
-    weight = np.zeros((draws, len(seeds)))
-    np.add.at(weight, (np.arange(draws)[:, None], resample), 1.0)
+    weight = _bootstrap(draws, len(seeds), rng)
     nodes = values[1:] if len(spreads) > 1 else values
     node = rng.integers(0, len(nodes), draws)
     coefficients = machine.sample(draws, rng)
@@ -137,6 +167,63 @@ def log_gains(
         local = {name: c[chosen][:, None, None] for name, c in coefficients.items()}
         drawn[chosen] = gains(total, local)
     return central, drawn, widths, candidates[1:]
+
+
+def _bootstrap(draws: int, seeds: int, rng: np.random.Generator) -> np.ndarray:
+    """Return how often each seed is taken in each draw, shape (draws, seeds)."""
+    resample = rng.integers(0, seeds, (draws, seeds))
+    weight = np.zeros((draws, seeds))
+    np.add.at(weight, (np.arange(draws)[:, None], resample), 1.0)
+    return weight
+
+
+def measured_log_gains(
+    runs: pd.DataFrame, *, draws: int = 2000, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray, list[int], list[int]]:
+    """Return what `log_gains` does, from measured times: bootstrapped over the seeds, paired.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        By ``width, min_width, seed``, every combination once, `NEVER` among the thresholds:
+        ``tokens`` and ``total_ms``.
+    draws, seed : int
+
+    Raises
+    ------
+    ValueError
+        When a combination is missing.
+    """
+    widths, candidates = (list(dict.fromkeys(runs[name])) for name in ("width", "min_width"))
+    if NEVER not in candidates:
+        raise ValueError("runs must hold the base, never canonical (min_width -1)")
+    candidates = [NEVER, *(m for m in candidates if m != NEVER)]
+    seeds = np.sort(runs.seed.unique())
+    index = pd.MultiIndex.from_product([widths, candidates, seeds])
+    frame = runs.set_index(["width", "min_width", "seed"])[["tokens", "total_ms"]].reindex(index)
+    if frame.isna().any(axis=None):
+        raise ValueError("runs must hold every width, threshold and seed")
+    values = frame.to_numpy(float).reshape(len(widths), len(candidates), len(seeds), 2)
+
+    def gains(total: np.ndarray) -> np.ndarray:
+        log_rate = np.log(total[..., 0] / total[..., 1])
+        return log_rate[..., 1:] - log_rate[..., :1]
+
+    weight = _bootstrap(draws, len(seeds), np.random.default_rng(seed))
+    drawn = gains(np.einsum("ds,wmsc->dwmc", weight, values, optimize=True))
+    return gains(values.sum(axis=2)), drawn, widths, candidates[1:]
+
+
+def recommend_measured(runs: pd.DataFrame, *, draws: int = 2000, seed: int = 0) -> Recommendation:
+    """Recommend a threshold from measured times; choices as in `recommend`.
+
+    Parameters
+    ----------
+    runs, draws, seed
+        As in `measured_log_gains`.
+    """
+    central, drawn, _, min_widths = measured_log_gains(runs, draws=draws, seed=seed)
+    return _chosen(central, drawn, min_widths)
 
 
 def recommend(
@@ -154,6 +241,11 @@ def recommend(
         As in `log_gains`.
     """
     central, drawn, _, min_widths = log_gains(runs, machine, draws=draws, seed=seed)
+    return _chosen(central, drawn, min_widths)
+
+
+def _chosen(central: np.ndarray, drawn: np.ndarray, min_widths: list[int]) -> Recommendation:
+    """Pick a threshold from gains as `log_gains` returns them."""
     worth, drawn_worth = central.mean(axis=0), drawn.mean(axis=1)
     best = drawn_worth >= drawn_worth.max(axis=1, keepdims=True) - SAME
     low, high = np.quantile(drawn_worth, (0.025, 0.975), axis=0)
@@ -183,5 +275,6 @@ def recommend(
         float(row.gain_low),
         float(row.gain_high),
         never,
+        bool(np.abs(drawn).max() <= SAME),
         table,
     )

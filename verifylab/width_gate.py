@@ -26,14 +26,16 @@ from verifylab.dcut import (
     chunk_ranges,
     dcut_applies,
 )
-from verifylab.device import Choice, DeviceError, choose
+from verifylab.device import Choice, choose
 from verifylab.experiment import MAX_CAPACITY, MAX_WIDTH, Settings, grid
 from verifylab.gate import Gate
 from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
 from verifylab.keyspace import key_space
 from verifylab.machine import MachineProfile, load_profile
-from verifylab.recommend import NEVER, Recommendation, recommend
+from verifylab.measured import measure
+from verifylab.recommend import NEVER, Recommendation, recommend, recommend_measured
 from verifylab.stats import interval, paired, with_times
+from verifylab.verify_shape import SHAPES
 from verifylab.workload import MODES, Workload, calibrated, spread_nodes
 
 __all__ = ["Config", "WidthGate", "save", "width_gate"]
@@ -71,6 +73,12 @@ class Config:
         None: as calibrated, its uncertainty included in the probability.
     draws : int
         Draws behind the probability; 100 or more.
+    shape : {"tiny", "small", "gdn27b"}
+        Size of the real verify step; measuring devices only.
+    weight_bytes : int
+        Bytes of dense weights that every dispatch streams beside the GDN layers, in equal parts
+        after each; measuring devices only. 0: the GDN layers run alone, so a step is shorter, and
+        captures weigh more, than in a whole model.
     """
 
     widths: list[int] = dataclasses.field(default_factory=lambda: [1, 2, 3, 4, 5, 6, 7, 8, 16, 32])
@@ -90,6 +98,8 @@ class Config:
     row_budget: int = ROW_BUDGET
     confidence_spread: float | None = None
     draws: int = 2000
+    shape: str = "small"
+    weight_bytes: int = 0
 
     def __post_init__(self) -> None:
         for name, low, high in (("widths", 1, MAX_WIDTH), ("min_widths", 0, 2**63 - 1)):
@@ -111,6 +121,9 @@ class Config:
         _whole("draws", self.draws, 100, 10**6)
         _whole("output_tokens", self.output_tokens, 1, 10**6)
         _whole("row_budget", self.row_budget, 2, 2**20)
+        _whole("weight_bytes", self.weight_bytes, 0, 2**40)
+        if self.shape not in SHAPES:
+            raise ValueError(f"shape must be one of {', '.join(SHAPES)}, got {self.shape!r}")
         if isinstance(self.dcut_ratio, bool) or not isinstance(self.dcut_ratio, (int, float)):
             raise ValueError(f"dcut_ratio must be a number from 0 to 1, got {self.dcut_ratio!r}")
         if not 0 <= self.dcut_ratio <= 1:
@@ -119,9 +132,11 @@ class Config:
             raise ValueError(f"mode must be one of {', '.join(MODES)}, got {self.mode!r}")
         choose(self.device)
         self.profile()
-        self.workload()
+        workload = self.workload()
         for width in self.widths:
-            self.settings(width).drafts_and_keep(self.workload(), width)
+            settings = self.settings(width)
+            for passed in settings.widths(workload):
+                settings.drafts_and_keep(workload, passed)
 
     @classmethod
     def from_parameters(cls, parameters: dict[str, Any]) -> Config:
@@ -195,9 +210,10 @@ class WidthGate:
         is per sequence; `reachable_keys` is counted, in a drain over all widths down to 1. (Where
         D-Cut applies it counts whole batches: a row budget that splits those gives more.)
     arms : DataFrame
-        One row a width and arm, the same columns with ``policy`` and ``bound_tok_s``: the
-        arrangement arm with its captures free, which no policy that keeps every sequence's own
-        depth can beat by caching.
+        One row a width and arm, the same columns with ``policy`` and ``bound_tok_s``: the arm
+        with its captures free, which no policy that keeps every sequence's own depth can beat by
+        caching. A third arm, ``unpruned``, verifies every draft (D-Cut at ratio 1): one key, all
+        rows paid. ``extrapolated``: the width lies beyond those the machine was fitted to.
     differences : DataFrame
         `stats.paired`, canonical minus arrangement, split by cause.
     recommendation : Recommendation
@@ -212,7 +228,7 @@ class WidthGate:
     provenance: str
 
     def summary(self) -> str:
-        """Return the result as text: table, recommendation, provenance."""
+        """Return the result as text: the recommendation on the first line, table, provenance."""
         shown = self.gates[
             ["width", "min_width", "canonical", "reachable_keys", "keys_seen", "capture_fraction",
              "tokens_per_step", "launches_per_layer", "tok_s", "tok_s_low", "tok_s_high"]
@@ -233,8 +249,8 @@ class WidthGate:
             },
         )
         return (
-            f"{text}\n(one line a decision; min_width is the first threshold that makes it)\n\n"
-            f"{self.recommendation.sentence()}\n{self.provenance}\n"
+            f"{self.recommendation.sentence()}\n\n{text}\n(one line a decision; min_width is the "
+            f"first threshold that makes it)\n\n{self.provenance}\n"
         )
 
 
@@ -247,28 +263,38 @@ def width_gate(config: Config) -> WidthGate:
         When the device cannot run it.
     """
     choice = choose(config.device)
-    if config.device == "auto" and choice.name != "model":
-        choice = Choice("model", f"{choice.why}; this version times a sweep on the model only")
-    if choice.name != "model":
-        raise DeviceError(
-            f"a measured sweep on device {choice.name!r} is not in this version: use device='model'"
-        )
     machine = config.profile()
-    runs, arms = _simulate(config, machine)
-    central = config.spreads()[0]
-    recommendation = recommend(runs, machine, draws=config.draws)
-    middle = with_times(runs[runs.spread == central], machine)
-    arm_runs = with_times(arms[arms.spread == central], machine)
+    if choice.name == "model":
+        runs, arms = _simulate(config, machine)
+        central = config.spreads()[0]
+        recommendation = recommend(runs, machine, draws=config.draws)
+        middle = with_times(runs[runs.spread == central], machine)
+        unpruned = grid(
+            config.workload(), config.widths, machine,
+            dataclasses.replace(config.settings(config.widths[0]), ratio=1.0),
+            seeds=range(config.seeds), arms=[("arrangement", None)], spreads=[central],
+        ).assign(policy="unpruned")  # fmt: skip
+        arm_runs = with_times(
+            pd.concat([arms[arms.spread == central], unpruned], ignore_index=True), machine
+        )
+        time, where = "modelled", machine.name
+        fitted: tuple[int, int] | None = machine.fitted_widths
+        ran = f"Modelled time on {machine.name} ({machine.gpu})"
+    else:
+        measured = measure(config, choice.name)
+        middle, arm_runs = measured.runs, measured.arms
+        recommendation = recommend_measured(middle, draws=config.draws)
+        time, where, ran = "measured", measured.machine, measured.ran
+        fitted = None
     stamp = {
         "seeds": config.seeds,
-        "time": "modelled",
-        "machine": machine.name,
+        "time": time,
+        "machine": where,
         "date": dt.date.today().isoformat(),
     }
     gates = _gate_table(middle, config).assign(**stamp)
     provenance = (
-        f"Modelled time on {machine.name} ({machine.gpu}), decode only; {config.mode}; "
-        f"n = {config.seeds} seeds"
+        f"{ran}, decode only; {config.mode}; n = {config.seeds} seeds"
         + ("" if config.mode == "drain" else f" x {config.steps} steps")
         + f"; {stamp['date']}. Device: {choice.name} ({choice.why})."
     )
@@ -276,7 +302,7 @@ def width_gate(config: Config) -> WidthGate:
         config,
         choice,
         gates,
-        _arm_table(arm_runs, config).assign(**stamp),
+        _arm_table(arm_runs, config, fitted).assign(**stamp),
         paired(arm_runs, machine).assign(**stamp),
         recommendation,
         provenance,
@@ -306,15 +332,16 @@ def _simulate(config: Config, machine: MachineProfile) -> tuple[pd.DataFrame, pd
     return pd.concat(parts, ignore_index=True), arms
 
 
-def _reachable(config: Config, width: int, gate: Gate) -> int:
+def _reachable(config: Config, width: int, gate: Gate, ratio: float | None = None) -> int:
     """Keys that a run at `width` can meet under `gate` (counted, no simulation)."""
     ladder = config.workload().ladder
+    ratio = config.dcut_ratio if ratio is None else ratio
     total = 0
     uniform: set[tuple[int, int, int]] = set()
     for w in range(1, width + 1) if config.mode == "drain" else (width,):
         drafts = ladder.drafts(w)
         if dcut_applies(w, drafts):
-            space = key_space(w, drafts, config.dcut_ratio, config.row_budget)
+            space = key_space(w, drafts, ratio, config.row_budget)
             total += space.canonical_keys if gate.canonical(w) else space.arrangement_keys
         else:
             uniform.update(_uniform_keys(w, drafts + 1, config.row_budget))
@@ -365,19 +392,29 @@ def _gate_table(runs: pd.DataFrame, config: Config) -> pd.DataFrame:
     return pd.DataFrame(out)
 
 
-def _arm_table(runs: pd.DataFrame, config: Config) -> pd.DataFrame:
+def _arm_table(
+    runs: pd.DataFrame, config: Config, fitted_widths: tuple[int, int] | None
+) -> pd.DataFrame:
     out = []
+    low, high = fitted_widths or (1, MAX_WIDTH)  # what is measured is no extrapolation
     for width in config.widths:
-        for name, gate in (("arrangement", Gate(enabled=False)), ("canonical", Gate(0))):
+        for name, gate, ratio in (
+            ("arrangement", Gate(enabled=False), None),
+            ("canonical", Gate(0), None),
+            ("unpruned", Gate(enabled=False), 1.0),
+        ):
             rows = runs[(runs.width == width) & (runs.policy == name)]
+            if rows.empty:  # a measured sweep runs the two arms alone
+                continue
             free = rows.tokens / (rows.total_ms - rows.captures_ms) * 1e3
             out.append(
                 {
                     "width": width,
                     "policy": name,
-                    "reachable_keys": _reachable(config, width, gate),
+                    "reachable_keys": _reachable(config, width, gate, ratio),
                     **_cell(rows),
                     "bound_tok_s": float(free.mean()),
+                    "extrapolated": not low <= width <= high,
                 }
             )
     return pd.DataFrame(out)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from verifylab.dcut import DEFAULT_LADDER, DraftLadder
+from verifylab.draws import request_words
 from verifylab.published import DataError, data_dir
 
 __all__ = [
@@ -136,6 +137,29 @@ class Workload:
         return confidence_tables(
             means, self.confidence_spread, self.informativeness, self.sharpness
         )
+
+    def draw(
+        self, seed: int, request: np.ndarray, position: np.ndarray, drafts: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return what a step drafts, and how much of it would be accepted.
+
+        Parameters
+        ----------
+        seed, request, position, drafts
+            As in `draws.request_words`.
+
+        Returns
+        -------
+        log_confidences : ndarray of float64, shape (n, drafts)
+        prefix : ndarray of int64, shape (n,)
+            Accepted drafts, 0 to `drafts`.
+        """
+        tables = self.tables()
+        words = request_words(seed, request, position, drafts)
+        bins = (words[..., 0] >> np.uint64(20)).astype(np.int64)
+        depth = np.arange(drafts)
+        accepted = words[..., 1] < tables.accept_below[depth, bins]
+        return tables.log_reported[depth, bins], np.cumprod(accepted, axis=1).sum(axis=1)
 
     def expected_tokens(self, drafts: int) -> float:
         """Return the mean tokens a step emits when every draft is verified: 1 + p1 + p1 p2 + ..."""

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from verifylab.device.base import OPERATIONS, Body, Device, DeviceError, Graph, Timings
+from verifylab.device.base import (
+    GRAPH_BYTES_PER_NODE,
+    OPERATIONS,
+    Body,
+    Device,
+    DeviceError,
+    Graph,
+    StepDevice,
+    Timings,
+)
 
 __all__ = [
     "DEVICES",
+    "GRAPH_BYTES_PER_NODE",
     "OPERATIONS",
     "Body",
     "Choice",
     "Device",
     "DeviceError",
     "Graph",
+    "StepDevice",
     "Timings",
     "choose",
     "gpu_answers",
+    "open_device",
 ]
 
 #: Names that a user may ask for.
@@ -74,3 +86,30 @@ def choose(device: str = "auto") -> Choice:
     if device == "cuda":
         raise DeviceError(f"device 'cuda' was asked for, but no GPU can be used: {what}")
     return Choice("model", f"no GPU: {what}")
+
+
+def open_device(name: str) -> StepDevice:
+    """Open a device that computes.
+
+    Parameters
+    ----------
+    name : {"host", "cuda"}
+        As `choose` resolved it. The model device needs a machine profile: see
+        `verifylab.device.model`.
+
+    Raises
+    ------
+    ValueError
+        When the name is another.
+    DeviceError
+        When the GPU does not open; the message says what to do.
+    """
+    if name == "host":
+        from verifylab.device.host import HostDevice
+
+        return HostDevice()
+    if name == "cuda":
+        from verifylab.device.cuda import CudaDevice
+
+        return CudaDevice()
+    raise ValueError(f"a device that computes is host or cuda, got {name!r}")

@@ -11,11 +11,25 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-__all__ = ["OPERATIONS", "Body", "Device", "DeviceError", "Graph", "Timings"]
+__all__ = [
+    "GRAPH_BYTES_PER_NODE",
+    "OPERATIONS",
+    "Body",
+    "Device",
+    "DeviceError",
+    "Graph",
+    "StepDevice",
+    "Timings",
+]
 
 #: The operations a device times, in the order a step meets them. ``record`` is the body running
 #: under capture; ``eager`` the body running without one.
-OPERATIONS = ("record", "instantiate", "launch", "exec_destroy", "graph_destroy", "eager")
+OPERATIONS = ("record", "instantiate", "update", "launch", "exec_destroy", "graph_destroy", "eager")
+
+#: Bytes that one node of an instantiated graph holds on a GPU: 10 KB
+#: (`data/published/api_costs.csv`, row ``graph_memory_per_node``). `Graph.nbytes` is this times
+#: the nodes on every device, so that a capacity in bytes evicts the same graphs everywhere.
+GRAPH_BYTES_PER_NODE = 10_000
 
 
 class DeviceError(RuntimeError):
@@ -88,6 +102,13 @@ class Device(Protocol):
         raised unchanged. A failure of the device itself raises `DeviceError`.
         """
 
+    def update(self, graph: Any, body: Body) -> None:
+        """Record `body` and put its arguments into `graph` in place (``record``, ``update``).
+
+        `body` must launch the same kernels on the same grids. A device that cannot raises
+        `DeviceError`; the graph then stays as it was.
+        """
+
     def launch(self, graph: Any) -> None:
         """Replay `graph` (booked as ``launch``); does not wait for it."""
 
@@ -99,3 +120,43 @@ class Device(Protocol):
 
     def clock(self) -> float:
         """Milliseconds since an arbitrary start; virtual on ``model``."""
+
+
+@runtime_checkable
+class StepDevice(Device, Protocol):
+    """A device that computes: what `verifylab.verify_step` asks beyond `Device`.
+
+    Attributes
+    ----------
+    launches : int
+        Launches issued so far, eagerly or under capture (replays add nothing).
+    """
+
+    launches: int
+
+    def describe(self) -> dict[str, Any]:
+        """Name what this runs on, for provenance: JSON-able, nothing about the user."""
+
+    def prepare(self, shape: Any) -> None:
+        """Compile and load the kernels for a `verifylab.verify_shape.VerifyShape`.
+
+        Must come before a capture that uses them: compiling and loading are not capturable.
+        """
+
+    def issue(self, launch: Any) -> None:
+        """Issue one `verifylab.step_ops.Launch`: run it, or record it under capture."""
+
+    def upload(self, target: Any, values: Any) -> None:
+        """Copy host `values` into the device buffer or view `target`, in stream order."""
+
+    def download(self, source: Any) -> Any:
+        """Return the buffer or view `source` as a new NumPy array, once all work is done."""
+
+    def assign(self, target: Any, source: Any) -> None:
+        """Copy one device view onto another of the same shape, in stream order."""
+
+    def mark(self) -> Any:
+        """Return a mark at the end of the work issued so far (an event; a time on ``host``)."""
+
+    def elapsed_ms(self, first: Any, last: Any) -> float:
+        """Milliseconds of device time between two marks; waits for the last."""

@@ -8,14 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from verifylab.device.base import Body, DeviceError, Timings
+from verifylab.device.base import GRAPH_BYTES_PER_NODE, Body, DeviceError, Timings
 from verifylab.machine import MachineProfile, StepWork
 
 __all__ = ["ModelDevice", "ModelGraph"]
-
-#: Bytes that a graph holds per node: about 10 KB (`data/published/api_costs.csv`, row
-#: ``graph_memory_per_node``).
-GRAPH_BYTES_PER_NODE = 10_000
 
 
 @dataclass(slots=True)
@@ -68,7 +64,8 @@ class ModelDevice:
         if self._recording is not None:
             self._recording.append(work)
         else:
-            self._now_ms += self.profile.body_ms(work) + self.profile.eager_ms(work.nodes)
+            self._now_ms += self.profile.body_ms(work)
+            self._now_ms += self.profile.eager_ms(work.nodes + work.eager_nodes)
 
     def body(self, work: StepWork) -> Callable[[ModelDevice], None]:
         """Return the body that charges `work`."""
@@ -86,25 +83,45 @@ class ModelDevice:
 
     def capture(self, body: Body) -> ModelGraph:
         """Record what `body` charges, then pay for recording and instantiating it."""
+        graph = ModelGraph(self._record(body))
+        for operation in ("record", "instantiate"):
+            self._spend(operation, self.profile.operation_ms(operation, graph.nodes))
+        return graph
+
+    def _record(self, body: Body) -> tuple[StepWork, ...]:
         if self._recording is not None:
             raise DeviceError("a capture is already under way on this device")
         self._recording = []
         try:
             body(self)
-            graph = ModelGraph(tuple(self._recording))
+            return tuple(self._recording)
         finally:
             self._recording = None
-        for operation in ("record", "instantiate"):
+
+    def update(self, graph: ModelGraph, body: Body) -> None:
+        """Record what `body` charges and put it in the graph's place."""
+        self._check_alive(graph)
+        work = self._record(body)
+        if [w.nodes for w in work] != [w.nodes for w in graph.work]:
+            raise DeviceError("an update needs the same nodes: capture a graph of its own instead")
+        graph.work = work
+        for operation in ("record", "update"):
             self._spend(operation, self.profile.operation_ms(operation, graph.nodes))
-        return graph
+
+    @staticmethod
+    def _check_alive(graph: ModelGraph) -> None:
+        if not graph.alive:
+            raise DeviceError("this graph was destroyed: capture it again before using it")
 
     def launch(self, graph: ModelGraph) -> None:
         """Replay: the launch on the host, then each dispatch's device time."""
-        if not graph.alive:
-            raise DeviceError("this graph was destroyed: capture it again before launching")
-        self._spend("launch", self.profile.launch_ms(graph.nodes))
+        self._check_alive(graph)
+        # A piecewise dispatch adds a launch a further piece; its other kernels go one by one.
+        further = sum(work.pieces - 1 for work in graph.work)
+        further_ms = self.profile["launch_base_us"] * further / 1e3
+        self._spend("launch", self.profile.launch_ms(graph.nodes) + further_ms)
         for work in graph.work:
-            self._now_ms += self.profile.body_ms(work)
+            self._now_ms += self.profile.body_ms(work) + self.profile.eager_ms(work.eager_nodes)
 
     def destroy(self, graph: ModelGraph) -> None:
         """Pay for both destroys."""

@@ -1,0 +1,47 @@
+import numpy as np
+import pytest
+
+from verifylab.cost_fit import Coefficient, fit_costs
+
+
+def test_an_exact_line_is_found_with_no_width():
+    nodes = np.array([10, 100, 1000, 10_000.0])
+    base, slope = fit_costs(np.column_stack([np.ones(4), nodes]), 3.0 + 0.25 * nodes)
+    assert base.value == pytest.approx(3.0) and slope.value == pytest.approx(0.25)
+    assert slope.high - slope.low < 1e-9
+
+
+def test_the_interval_covers_the_truth_about_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    x = np.column_stack([np.ones(12), np.geomspace(10, 10_000, 12)])
+    truth = np.array([2.0, 0.05])
+    inside = np.zeros(2)
+    for _ in range(400):
+        fits = fit_costs(x, (x @ truth) * (1.0 + 0.05 * rng.standard_normal(12)))
+        inside += [f.low <= t <= f.high for f, t in zip(fits, truth, strict=True)]
+    assert (np.abs(inside / 400 - 0.95) < 0.04).all()
+
+
+def test_small_costs_count_as_much_as_large_ones():
+    nodes = np.array([10.0, 30, 100, 300, 1000, 3000, 10_000])
+    costs = 5.0 + 0.01 * nodes
+    costs[-1] *= 1.1
+    base, _ = fit_costs(np.column_stack([np.ones(7), nodes]), costs)
+    assert base.value == pytest.approx(5.0, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("regressors", "costs", "words"),
+    [
+        ([[1, 1], [1, 2]], [1, 2], "more than 2 samples for an interval, got 2"),
+        ([[1], [1], [1]], [1, 0, 1], "above 0, got 0.0"),
+        ([[1, 2], [1, 2], [1, 2]], [1, 2, 3], "tell the coefficients apart"),
+    ],
+)
+def test_what_cannot_be_fitted_is_named(regressors, costs, words):
+    with pytest.raises(ValueError, match=words):
+        fit_costs(regressors, costs)
+
+
+def test_scaled_changes_the_unit_of_all_three():
+    assert Coefficient(1.0, 0.5, 2.0).scaled(1e3) == Coefficient(1e3, 500.0, 2e3)

@@ -1,0 +1,325 @@
+"""The verdict: at each width, which key policy wins and by how much, on a given machine.
+
+Policies are run once on the same draws; what a graph costs only reprices their counts, so a map
+over graph cost needs no new simulation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from verifylab.counters import SCALARS
+from verifylab.dcut import DEFAULT_LADDER, DEFAULT_RATIO, DraftLadder
+from verifylab.experiment import Settings, grid
+from verifylab.gate import Gate
+from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
+from verifylab.machine import Coefficient, MachineProfile
+from verifylab.recommend import log_gains
+from verifylab.stats import interval, with_times
+from verifylab.workload import Workload, calibrated, spread_nodes
+
+__all__ = [
+    "CANDIDATES",
+    "NODES_PER_GRAPH",
+    "Advice",
+    "advise",
+    "graph_ms_of",
+    "policy_map",
+    "policy_runs",
+    "policy_table",
+    "with_graph_ms",
+]
+
+#: Policies compared by default: the two arms, then what keeps every own depth, then the rest.
+CANDIDATES = (
+    "arrangement",
+    "canonical",
+    "indirect",
+    "exec_update",
+    "eager",
+    "capture_on_second_use",
+    "padded",
+    "sglang_ragged",
+    "vllm_piecewise",
+    "trtllm",
+)
+#: Nodes of the graph that a "graph cost" is quoted for: the published 8-sequence verify graph
+#: (`data/published/api_costs.csv`, row ``instantiate``: about 4-5 thousand).
+NODES_PER_GRAPH = 4500
+_CAPTURE_TERMS = ("record", "instantiate", "exec_destroy", "graph_destroy")
+
+
+def graph_ms_of(machine: MachineProfile) -> float:
+    """Return what capturing a graph of `NODES_PER_GRAPH` nodes and destroying another costs, ms."""
+    return sum(machine.operation_ms(term, NODES_PER_GRAPH) for term in _CAPTURE_TERMS)
+
+
+def with_graph_ms(machine: MachineProfile, graph_ms: float) -> MachineProfile:
+    """Return `machine` with its capture costs scaled so that a graph costs `graph_ms`.
+
+    Recording, instantiating and both destroys keep their proportions and relative intervals;
+    updates and everything else stay.
+
+    Raises
+    ------
+    ValueError
+        When `graph_ms` is negative or not finite, or the machine's graphs cost nothing.
+    """
+    if not 0 <= graph_ms < float("inf"):
+        raise ValueError(f"graph_ms must be 0 or more milliseconds, got {graph_ms}")
+    now = graph_ms_of(machine)
+    if now <= 0:
+        raise ValueError(f"machine {machine.name!r} captures for free: no cost to scale")
+    factor = graph_ms / now
+    scaled = dict(machine.coefficients)
+    for term in _CAPTURE_TERMS:
+        for name in (f"{term}_base_ms", f"{term}_per_node_us"):
+            c = scaled[name]
+            scaled[name] = Coefficient(
+                c.value * factor, c.low * factor, c.high * factor, f"scaled to {graph_ms:g} ms"
+            )
+    return replace(machine, coefficients=scaled)
+
+
+def policy_runs(
+    workload: Workload,
+    widths: Sequence[int],
+    machine: MachineProfile,
+    settings: Settings,
+    *,
+    policies: Sequence[str] = CANDIDATES,
+    seeds: int = 10,
+    spreads: Sequence[float] | None = None,
+) -> pd.DataFrame:
+    """Run every policy at every width on the same draws (counts, as `experiment.grid`)."""
+    arms: list[tuple[str, Gate | None]] = [(name, None) for name in policies]
+    return grid(workload, widths, machine, settings, seeds=range(seeds), arms=arms, spreads=spreads)
+
+
+def policy_table(runs: pd.DataFrame, machine: MachineProfile) -> pd.DataFrame:
+    """Return throughput and keys of every policy at every width.
+
+    Returns
+    -------
+    DataFrame
+        ``width, policy, tok_s, low, high, keys, capture_fraction``: tok/s with its 95 % t interval
+        over seeds, different keys met, share of steps that captured. Best policy first.
+    """
+    timed = with_times(runs[runs.spread == runs.spread.iloc[0]], machine)
+    rows = []
+    for (width, name), cell in timed.groupby(["width", "policy"]):
+        tok_s, low, high = interval(cell.tok_s.to_numpy())
+        total = cell[list(SCALARS)].sum()
+        rows.append(
+            {"width": width, "policy": name, "tok_s": tok_s, "low": low, "high": high,
+             "keys": float(cell.keys_seen.mean()),
+             "capture_fraction": float(total.capture_steps / total.steps)}
+        )  # fmt: skip
+    out = pd.DataFrame(rows)
+    return out.sort_values(["width", "tok_s"], ascending=[True, False], ignore_index=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """A relative difference in percent with its 95 % interval over everything redrawn."""
+
+    pct: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return _percent(self.pct, self.low, self.high)
+
+
+def _percent(pct: float, low: float, high: float) -> str:
+    # + 0.0 turns a rounded -0.0 into 0.0
+    a, b, c = (round(x, 1) + 0.0 for x in (pct, low, high))
+    return f"{a:+.1f} % ({b:+.1f} to {c:+.1f})"
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """The verdict.
+
+    Attributes
+    ----------
+    table : DataFrame
+        As `policy_table`.
+    sentences : tuple of three str
+        The gate, the best policy against it, and what it rests on.
+    min_width : int
+        The best gate for the two arms at these widths.
+    gains : DataFrame
+        ``width, policy, against, gain_pct, gain_low, gain_high``: every policy against the better
+        of the two arms at each width.
+    """
+
+    table: pd.DataFrame
+    sentences: tuple[str, str, str]
+    min_width: int
+    gains: pd.DataFrame
+
+
+def policy_gains(
+    runs: pd.DataFrame, machine: MachineProfile, base: str, draws: int = 1000
+) -> dict[tuple[int, str], Gain]:
+    """Return every policy's gain over `base` at every width, everything uncertain redrawn."""
+    central, drawn, widths, names = log_gains(runs, machine, by="policy", base=base, draws=draws)
+    low, high = np.quantile(drawn, (0.025, 0.975), axis=0)
+    return {
+        (w, n): Gain(*(100 * float(np.expm1(x[i, j])) for x in (central, low, high)))
+        for i, w in enumerate(widths)
+        for j, n in enumerate(names)
+    }
+
+
+def advise(
+    widths: Sequence[int],
+    *,
+    ratio: float = DEFAULT_RATIO,
+    graph_ms: float | None = None,
+    capacity: int = VERIFY_BATCHED_GRAPH_CAP,
+    machine: MachineProfile,
+    drafts: str | int = str(DEFAULT_LADDER),
+    policies: Sequence[str] = CANDIDATES,
+    seeds: int = 10,
+    steps: int = 1500,
+) -> Advice:
+    """Say which gate and which policy a server of these widths should use.
+
+    Parameters
+    ----------
+    widths : sequence of int
+    ratio : float
+        D-Cut's.
+    graph_ms : float, optional
+        What one capture and eviction costs (`NODES_PER_GRAPH` nodes); default: the machine's own.
+    capacity : int
+        Graphs that the cache holds.
+    machine : MachineProfile
+    drafts : str or int
+        Ladder or one number.
+    policies : sequence of str
+        Compared beside the two arms.
+    seeds, steps : int
+        Paired seeds, and steps counted for each.
+
+    Raises
+    ------
+    ValueError
+        When a value is out of range or a width comes twice.
+    """
+    widths = [int(w) for w in widths]
+    if not widths or len(set(widths)) != len(widths):
+        raise ValueError(f"widths must list each width once and at least one, got {widths}")
+    if seeds < 2:
+        raise ValueError(f"seeds must be 2 or more, got {seeds}")
+    priced = machine if graph_ms is None else with_graph_ms(machine, graph_ms)
+    names = list(dict.fromkeys(("arrangement", "canonical", *policies)))
+    workload = calibrated(ladder=DraftLadder.parse(drafts))
+    settings = Settings(widths[0], steps=steps, warmup_steps=200, capacity=capacity, ratio=ratio)
+    spreads = [workload.confidence_spread, *spread_nodes()]
+    runs = policy_runs(
+        workload, widths, priced, settings, policies=names, seeds=seeds, spreads=spreads
+    )
+    table = policy_table(runs, priced)
+    over_arrangement = policy_gains(runs, priced, "arrangement")
+    over_canonical = policy_gains(runs, priced, "canonical")
+    rows: list[dict[str, Any]] = []
+    better: dict[int, str] = {}
+    for w in widths:
+        wins = over_arrangement[w, "canonical"].pct > 0
+        better[w] = "canonical" if wins else "arrangement"
+        against = over_canonical if wins else over_arrangement
+        for name in names:
+            if name != better[w]:
+                g = against[w, name]
+                rows.append(
+                    {"width": w, "policy": name, "against": better[w], "gain_pct": g.pct,
+                     "gain_low": g.low, "gain_high": g.high}
+                )  # fmt: skip
+    gains = pd.DataFrame(rows)
+    gate = _best_gate(widths, over_arrangement)
+    cost = graph_ms_of(priced)
+    return Advice(
+        table,
+        (
+            _gate_sentence(widths, gate, over_arrangement),
+            _policy_sentence(widths, better, gains, table),
+            f"Modelled on {machine.name} at {cost:.1f} ms a capture and eviction, {capacity} "
+            f"graphs, D-Cut ratio {ratio:g}, {seeds} paired seeds of {steps} steps; intervals "
+            "redraw seeds, confidence spread and machine.",
+        ),
+        gate,
+        gains,
+    )
+
+
+def _best_gate(widths: Sequence[int], gain: dict[tuple[int, str], Gain]) -> int:
+    """Threshold among the widths (and above them) with the most mean log gain."""
+    candidates = [*sorted(widths), max(widths) + 1]
+
+    def worth(threshold: int) -> float:
+        return sum(np.log1p(gain[w, "canonical"].pct / 100) for w in widths if w >= threshold)
+
+    # max() takes the first of equals: go from never down, so that nothing is switched for nothing
+    return max(reversed(candidates), key=worth)
+
+
+def _gate_sentence(widths: Sequence[int], gate: int, gain: dict[tuple[int, str], Gain]) -> str:
+    shown = ", ".join(f"{gain[w, 'canonical']} at {w}" for w in sorted(widths))
+    if gate > max(widths):
+        return f"Keep the canonical assignment off at these widths: against arrangement {shown}."
+    return f"Switch the canonical assignment on from width {gate}: against arrangement {shown}."
+
+
+def _policy_sentence(
+    widths: Sequence[int], better: dict[int, str], gains: pd.DataFrame, table: pd.DataFrame
+) -> str:
+    if "indirect" in set(table.policy):
+        parts = []
+        for w in sorted(widths):
+            g = gains[(gains.width == w) & (gains.policy == "indirect")].iloc[0]
+            parts.append(f"{g.gain_pct:+.1f} % ({g.gain_low:+.1f} to {g.gain_high:+.1f}) at {w}")
+        return (
+            "Reading slots from a device table instead (indirect: every sequence keeps its depth, "
+            f"the key holds the depth runs alone) gains over the better arm {', '.join(parts)}."
+        )
+    parts = []
+    for w in sorted(widths):
+        best = table[table.width == w].iloc[0]
+        parts.append(f"{best.policy} at {w} ({best.tok_s:.1f} tok/s)")
+    return f"Best of the policies asked for: {', '.join(parts)}."
+
+
+def policy_map(
+    runs: pd.DataFrame, machine: MachineProfile, graph_ms: Sequence[float]
+) -> pd.DataFrame:
+    """Return which policy wins at each width and graph cost, and by how much.
+
+    Returns
+    -------
+    DataFrame
+        ``width, graph_ms, policy, gain_pct, second, lead_pct``: the winner, its gain over
+        arrangement, the runner-up, and the winner's lead over it, percent.
+    """
+    middle = runs[runs.spread == runs.spread.iloc[0]]
+    rows = []
+    for cost in graph_ms:
+        timed = with_times(middle, with_graph_ms(machine, cost))
+        total = timed.groupby(["width", "policy"])[["tokens", "total_ms"]].sum()
+        rate = (total.tokens / total.total_ms * 1e3).unstack()
+        for width, at in rate.iterrows():
+            order = at.sort_values(ascending=False)
+            rows.append(
+                {"width": int(width), "graph_ms": float(cost), "policy": order.index[0],
+                 "gain_pct": 100 * (order.iloc[0] / at["arrangement"] - 1),
+                 "second": order.index[1],
+                 "lead_pct": 100 * (order.iloc[0] / order.iloc[1] - 1)}
+            )  # fmt: skip
+    return pd.DataFrame(rows)

@@ -1,0 +1,215 @@
+"""Why canonical costs below width 8: the difference split by cause, and the guess tested.
+
+The spread of confidences comes from the ratio sweep (`fit`), never from the canonical A/B; the A/B
+is predicted, and the spread that it would imply is worked out apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from verifylab.checks import fraction, whole, whole_list
+from verifylab.dcut import DraftLadder
+from verifylab.experiment import MAX_WIDTH, Settings, grid
+from verifylab.machine import MachineProfile, load_profile
+from verifylab.published import table
+from verifylab.stats import paired
+from verifylab.workload import Workload, calibrated, spread_nodes
+
+__all__ = [
+    "CALIBRATIONS",
+    "Why",
+    "calibrations",
+    "depths",
+    "guess",
+    "implied_spreads",
+    "over_spread",
+    "splits",
+]
+
+#: Ways in which reported confidences relate to acceptance: (informativeness, sharpness).
+CALIBRATIONS = {
+    "well calibrated": (1.0, 1.0),
+    "over-confident (odds squared)": (1.0, 2.0),
+    "half informative": (0.5, 1.0),
+    "uninformative": (0.0, 1.0),
+}
+#: Share of a loss below which a cause explains nothing of it.
+NEGLIGIBLE = 0.02
+#: Spreads over which the sensitivity band is drawn.
+SPREADS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Parameters of `03_why_it_costs.ipynb`, checked at once.
+
+    Parameters
+    ----------
+    widths : list of int
+        Batch widths, each once.
+    ratios : list of float
+        D-Cut ratios, 0 to 1.
+    focus : list of int
+        Widths for the curves over spread, calibration and depth.
+    seeds, steps : int
+        Paired seeds (2 or more), steps counted for each.
+    graph_capacity : int
+    machine : str
+    """
+
+    widths: list[int] = field(default_factory=lambda: list(range(1, 17)))
+    ratios: list[float] = field(default_factory=lambda: [0.25, 0.5, 0.75])
+    focus: list[int] = field(default_factory=lambda: [2, 4, 8])
+    seeds: int = 12
+    steps: int = 1500
+    graph_capacity: int = 32
+    machine: str = "gb10-published"
+
+    def __post_init__(self) -> None:
+        for name in ("widths", "focus"):
+            object.__setattr__(self, name, whole_list(name, getattr(self, name), 1, MAX_WIDTH))
+        if isinstance(self.ratios, str) or not isinstance(self.ratios, Iterable):
+            raise ValueError(f"ratios must be a list of numbers from 0 to 1, got {self.ratios!r}")
+        object.__setattr__(self, "ratios", [fraction("ratios", ratio) for ratio in self.ratios])
+        if not self.ratios or len(set(self.ratios)) != len(self.ratios):
+            raise ValueError(f"ratios must list each number once, at least one, got {self.ratios}")
+        whole("seeds", self.seeds, 2, 10_000)
+        whole("steps", self.steps, 1, 10**9)
+        self.settings(0.75)
+        self.profile()
+
+    def settings(self, ratio: float) -> Settings:
+        """Return the run settings at one ratio (the width is set by `grid`)."""
+        return Settings(1, steps=self.steps, capacity=self.graph_capacity, ratio=float(ratio))
+
+    def profile(self) -> MachineProfile:
+        """Return the machine profile."""
+        return load_profile(self.machine)
+
+    def paired(
+        self, workload: Workload, widths: Sequence[int], ratio: float, **more: Any
+    ) -> pd.DataFrame:
+        """Return canonical minus arrangement on the same draws, split by cause."""
+        profile = self.profile()
+        runs = grid(
+            workload, widths, profile, self.settings(ratio), seeds=range(self.seeds), **more
+        )
+        return paired(runs, profile)
+
+
+def splits(config: Why) -> pd.DataFrame:
+    """Return the split at every width and ratio, at the fitted spread.
+
+    Returns
+    -------
+    DataFrame
+        The columns of `stats.paired` and ``ratio``.
+    """
+    workload = calibrated()
+    return pd.concat(
+        [config.paired(workload, config.widths, r).assign(ratio=r) for r in config.ratios],
+        ignore_index=True,
+    )
+
+
+def over_spread(config: Why, ratio: float = 0.75) -> pd.DataFrame:
+    """Return the split over the spread of confidences, at the widths of `focus`.
+
+    Returns
+    -------
+    DataFrame
+        The columns of `stats.paired`, one row a width and spread; ``fitted`` marks the spread of
+        the calibration, ``node`` its equal-probability nodes.
+    """
+    workload = calibrated()
+    fitted, nodes = workload.confidence_spread, spread_nodes()
+    wanted = sorted({*SPREADS, fitted, *nodes})
+    out = config.paired(workload, config.focus, ratio, spreads=wanted)
+    return out.assign(
+        fitted=np.isclose(out.spread, fitted), node=[any(np.isclose(s, nodes)) for s in out.spread]
+    )
+
+
+def calibrations(config: Why, ratio: float = 0.75) -> pd.DataFrame:
+    """Return the split at the fitted spread under each of `CALIBRATIONS` (column ``kind``)."""
+    workload = calibrated()
+    parts = []
+    for kind, (informativeness, sharpness) in CALIBRATIONS.items():
+        changed = replace(workload, informativeness=informativeness, sharpness=sharpness)
+        parts.append(config.paired(changed, config.focus, ratio).assign(kind=kind))
+    return pd.concat(parts, ignore_index=True)
+
+
+def depths(config: Why, ratio: float = 0.75, drafts: Sequence[int] = (2, 3, 4, 6)) -> pd.DataFrame:
+    """Return the split by draft depth (column ``drafts``), at the widths of `focus`."""
+    parts = []
+    for d in drafts:
+        workload = calibrated(ladder=DraftLadder(((1, d),)))
+        parts.append(config.paired(workload, config.focus, ratio).assign(drafts=d))
+    return pd.concat(parts, ignore_index=True)
+
+
+def guess(split: pd.DataFrame) -> pd.DataFrame:
+    """Test the recorded guess: that canonical loses because it declines more fast paths.
+
+    It would have to show as a negative launches part where canonical loses.
+
+    Returns
+    -------
+    DataFrame
+        For every width and ratio with a loss: ``width, ratio, delta_pct, tokens_pct,
+        launches_pct, launches_low, launches_high, verdict``: ``rejected`` where the launches part
+        cannot make up even `NEGLIGIBLE` of the loss (its whole interval lies above that),
+        ``supported`` where it makes up more, else ``open``.
+    """
+    lost = split[split.delta_high < 0].copy()
+    verdict = np.where(
+        lost.launches_low >= -1e-9,
+        "rejected",
+        np.where(lost.launches_high < 0, "supported", "open"),
+    )
+    columns = [
+        "width", "ratio", "delta_pct", "tokens_pct", "launches_pct", "launches_low",
+        "launches_high",
+    ]  # fmt: skip
+    return lost[columns].assign(verdict=verdict).reset_index(drop=True)
+
+
+def implied_spreads(band: pd.DataFrame) -> pd.DataFrame:
+    """Return the spread at which the predicted difference equals the published A/B.
+
+    Only a comparison: it went into nothing. The width's own prediction at the fitted spread
+    stands beside.
+
+    Returns
+    -------
+    DataFrame
+        ``width, published_pct, predicted_pct, implied_spread`` (NaN where no spread gives it).
+    """
+    published = table("canonical_ab").set_index("concurrency").delta_pct
+    rows = []
+    for width, at in band.groupby("width"):
+        if width not in published.index:
+            continue
+        at = at.sort_values("spread")
+        wanted = float(published[width])
+        gap = at.delta_pct.to_numpy() - wanted
+        spread = at.spread.to_numpy()
+        crossing = np.flatnonzero(np.sign(gap[:-1]) != np.sign(gap[1:]))
+        implied = float("nan")
+        if len(crossing):
+            i = int(crossing[0])
+            implied = float(
+                spread[i] - gap[i] * (spread[i + 1] - spread[i]) / (gap[i + 1] - gap[i])
+            )
+        rows.append(
+            {"width": int(width), "published_pct": wanted,
+             "predicted_pct": float(at[at.fitted].delta_pct.iloc[0]), "implied_spread": implied}
+        )  # fmt: skip
+    return pd.DataFrame(rows)
