@@ -349,7 +349,7 @@ def test_listing_opens_no_result_and_loads_nothing_heavy():
     code = (
         "import sys, builtins, io; real = io.open\n"
         "def watched(file, *a, **k):\n"
-        "    assert 'parquet' not in str(file); return real(file, *a, **k)\n"
+        "    assert 'result.parquet' not in str(file); return real(file, *a, **k)\n"
         "io.open = builtins.open = watched\n"
         "from verifylab.loading import scan; assert len(scan('runs')) == 1\n"
         "print(sorted({'pandas', 'pyarrow', 'numba', 'scipy'} & set(sys.modules)))"
