@@ -16,7 +16,8 @@ HEAVY = ("numba", "llvmlite", "pandas", "scipy", "matplotlib", "cupy", "papermil
 FLOORS = [
     "gate ordering _fast_rule key dcut keyspace slots launches published verify_shape "
     "gdn_reference",
-    "workload draws _fast_philox _fast_drafts draft_trace trace_workload checks machine counters policy graph_cache device device.base device.model fit "
+    "workload draws _fast_philox _fast_drafts draft_trace trace_workload checks "
+    "machine counters policy graph_cache device device.base device.model fit "
     "fastpath step_ops device.host device.arm device.cuda device.cuda_errors device.cuda_graph "
     "device.cuda_info",
     "experiment step_buffers verify_step",

@@ -13,9 +13,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from verifylab.draft_calibration import calibration
+from verifylab.draft_sequences import autocorrelation, sequence_spread
+from verifylab.draft_trace import DraftTrace
 from verifylab.plots import STYLE, draw_difference, footnote
+from verifylab.plots_drafts import draw_autocorrelation, draw_calibration, draw_sequence_spread
 
 __all__ = [
+    "both_figure",
+    "draw_both_workloads",
     "draw_calibrations",
     "draw_guess",
     "draw_over_spread",
@@ -31,6 +37,15 @@ LOOKS: tuple[dict[str, Any], ...] = (
     {"color": "#D55E00", "marker": "D", "ls": ":"},
     {"color": "#009E73", "marker": "^", "ls": "-."},
 )
+#: Names that fit a cell.
+POLICY_NAMES = {
+    "arrangement": "arrange-\nment",
+    "exec_update": "exec\nupdate",
+    "capture_on_second_use": "second\nuse",
+    "sglang_ragged": "sglang\nragged",
+    "vllm_piecewise": "vllm\npiecewise",
+    "padded": "padded\n(D-Cut off)",
+}
 #: Face colour and text colour of each policy on the map; the name is written in the cell as well.
 POLICY_COLOURS = {
     "arrangement": ("#ffffff", "#000000"),
@@ -163,6 +178,31 @@ def draw_guess(split: pd.DataFrame, ax: Axes) -> Axes:
     return ax
 
 
+def draw_both_workloads(table: pd.DataFrame, ax: Axes) -> Axes:
+    """Draw the token part by width, calibrated draws beside recorded drafts.
+
+    Parameters
+    ----------
+    table : DataFrame
+        As `why.both_workloads`.
+    ax : Axes
+    """
+    for look, (kind, rows) in zip(LOOKS, table.groupby("drafts", sort=False), strict=False):
+        rows = rows.sort_values("width")
+        ax.plot(rows.width, rows.tokens_pct, ms=7, label=kind, **look)
+        ax.fill_between(
+            rows.width, rows.tokens_low, rows.tokens_high, color=look["color"], alpha=0.2, lw=0
+        )
+    ax.axhline(0, color="black", lw=1)
+    low, high = ax.get_ylim()
+    ax.set_ylim(low - 0.42 * (high - low), high)
+    ax.set_xticks(sorted(table.width.unique()))
+    ax.set(xlabel="batch width n", ylabel="tokens part, % tok/s, modelled")
+    ax.set_title("Recorded drafts of a real model say the same")
+    ax.legend(loc="lower left")
+    return ax
+
+
 def why_figure(
     split: pd.DataFrame,
     band: pd.DataFrame,
@@ -203,6 +243,22 @@ def why_figure(
     return figure
 
 
+def both_figure(both: pd.DataFrame, trace: DraftTrace, stamp: str = "") -> Figure:
+    """Return recorded drafts beside calibrated draws: token part, and how the trace behaves."""
+    with matplotlib.style.context(STYLE):
+        figure = Figure(figsize=(17, 11.0))
+        axes = figure.subplots(2, 2)
+        draw_both_workloads(both, axes[0, 0])
+        footnote(axes[0, 0], stamp)
+        draw_calibration(calibration(trace), axes[0, 1])
+        draw_autocorrelation(autocorrelation(trace), axes[1, 0])
+        draw_sequence_spread(sequence_spread(trace), axes[1, 1])
+        figure.subplots_adjust(
+            left=0.06, right=0.985, top=0.95, bottom=0.10, wspace=0.19, hspace=0.42
+        )
+    return figure
+
+
 def draw_policy_map(table: pd.DataFrame, column: str, ax: Axes, *, title: str = "") -> Axes:
     """Draw which policy wins in each cell of width by `column`, and its gain over arrangement.
 
@@ -221,7 +277,7 @@ def draw_policy_map(table: pd.DataFrame, column: str, ax: Axes, *, title: str = 
         face, ink = POLICY_COLOURS.get(row.policy, ("#eeeeee", "#000000"))
         ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, fc=face, ec="#777777", lw=0.8))
         ax.annotate(
-            f"{row.policy.replace('_', chr(10), 1)}\n{row.gain_pct + 0.0:+.1f} %", (x, y),
+            f"{POLICY_NAMES.get(row.policy, row.policy)}\n{row.gain_pct + 0.0:+.1f} %", (x, y),
             ha="center", va="center", fontsize=9, color=ink,
         )  # fmt: skip
     ax.set_xlim(-0.5, len(widths) - 0.5)

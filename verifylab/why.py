@@ -13,22 +13,30 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from verifylab.advise import graph_ms_of, policy_map, policy_runs
 from verifylab.checks import fraction, whole, whole_list
 from verifylab.dcut import DraftLadder
-from verifylab.experiment import MAX_WIDTH, Settings, grid
+from verifylab.draft_calibration import shuffled
+from verifylab.draft_trace import DraftTrace
+from verifylab.experiment import MAX_WIDTH, AnyWorkload, Settings, grid
 from verifylab.machine import MachineProfile, load_profile
 from verifylab.published import table
 from verifylab.stats import paired
-from verifylab.workload import Workload, calibrated, spread_nodes
+from verifylab.trace_workload import TraceWorkload
+from verifylab.workload import calibrated, spread_nodes
 
 __all__ = [
     "CALIBRATIONS",
+    "KERNELS_KEPT",
+    "PolicyMaps",
     "Why",
+    "both_workloads",
     "calibrations",
     "depths",
     "guess",
     "implied_spreads",
     "over_spread",
+    "policy_maps",
     "splits",
 ]
 
@@ -70,6 +78,7 @@ class Why:
     steps: int = 1500
     graph_capacity: int = 32
     machine: str = "gb10-published"
+    trace: str = "mtp_drafts"
 
     def __post_init__(self) -> None:
         for name in ("widths", "focus"):
@@ -83,6 +92,7 @@ class Why:
         whole("steps", self.steps, 1, 10**9)
         self.settings(0.75)
         self.profile()
+        self.recorded()
 
     def settings(self, ratio: float) -> Settings:
         """Return the run settings at one ratio (the width is set by `grid`)."""
@@ -92,8 +102,12 @@ class Why:
         """Return the machine profile."""
         return load_profile(self.machine)
 
+    def recorded(self) -> TraceWorkload:
+        """Return the recorded drafts as a workload."""
+        return TraceWorkload(DraftTrace.load(self.trace))
+
     def paired(
-        self, workload: Workload, widths: Sequence[int], ratio: float, **more: Any
+        self, workload: AnyWorkload, widths: Sequence[int], ratio: float, **more: Any
     ) -> pd.DataFrame:
         """Return canonical minus arrangement on the same draws, split by cause."""
         profile = self.profile()
@@ -103,19 +117,38 @@ class Why:
         return paired(runs, profile)
 
 
-def splits(config: Why) -> pd.DataFrame:
-    """Return the split at every width and ratio, at the fitted spread.
+def splits(config: Why, workload: AnyWorkload | None = None) -> pd.DataFrame:
+    """Return the split at every width and ratio, at the fitted spread (or of another workload).
 
     Returns
     -------
     DataFrame
         The columns of `stats.paired` and ``ratio``.
     """
-    workload = calibrated()
+    load = calibrated() if workload is None else workload
     return pd.concat(
-        [config.paired(workload, config.widths, r).assign(ratio=r) for r in config.ratios],
+        [config.paired(load, config.widths, r).assign(ratio=r) for r in config.ratios],
         ignore_index=True,
     )
+
+
+def both_workloads(config: Why, ratio: float = 0.75) -> pd.DataFrame:
+    """Return the split under the calibrated draws and under recorded drafts (column ``drafts``).
+
+    Recorded drafts come three ways: as they are; with every position drawn by itself, which cuts
+    what ties neighbouring tokens together; and with confidences shuffled among the rows of a
+    depth, which makes them uninformative: the token part must vanish.
+    """
+    recorded = config.recorded()
+    kinds: dict[str, AnyWorkload] = {
+        "calibrated draws": calibrated(),
+        "recorded drafts": recorded,
+        "recorded, positions independent": replace(recorded, stretch=1),
+        "recorded, confidences shuffled": replace(recorded, trace=shuffled(recorded.trace)),
+    }
+    widths = [w for w in config.widths if w <= 8]
+    parts = [config.paired(w, widths, ratio).assign(drafts=kind) for kind, w in kinds.items()]
+    return pd.concat(parts, ignore_index=True)
 
 
 def over_spread(config: Why, ratio: float = 0.75) -> pd.DataFrame:
@@ -213,3 +246,67 @@ def implied_spreads(band: pd.DataFrame) -> pd.DataFrame:
              "predicted_pct": float(at[at.fitted].delta_pct.iloc[0]), "implied_spread": implied}
         )  # fmt: skip
     return pd.DataFrame(rows)
+
+
+#: Policies that leave the kernels as they are: slots stay baked.
+KERNELS_KEPT = (
+    "arrangement", "canonical", "exec_update", "eager", "capture_on_second_use", "padded",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyMaps:
+    """Which policy wins: by graph cost, by ratio, and by graph cost without new kernels.
+
+    Attributes
+    ----------
+    by_cost, by_ratio, kept : DataFrame
+        As `advise.policy_map`; `by_ratio` at the machine's own graph cost, with ``ratio``.
+    """
+
+    by_cost: pd.DataFrame
+    by_ratio: pd.DataFrame
+    kept: pd.DataFrame
+
+    def figures(self) -> list[tuple[pd.DataFrame, str, str]]:
+        """Return what `plots_why.policy_map_figure` takes."""
+        return [
+            (self.by_cost, "graph_ms", "All policies, by graph cost"),
+            (self.by_ratio, "ratio", "All policies, by D-Cut ratio"),
+            (self.kept, "graph_ms", "Kernels left alone (slots stay baked)"),
+        ]
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """All three, with ``map`` naming which."""
+        named = (("cost", self.by_cost), ("ratio", self.by_ratio), ("kernels kept", self.kept))
+        return pd.concat([frame.assign(map=name) for name, frame in named], ignore_index=True)
+
+
+def policy_maps(config: Why, graph_ms: Sequence[float], ratio: float = 0.75) -> PolicyMaps:
+    """Run every policy at the config's widths up to 8 and 16, and say where each wins.
+
+    Parameters
+    ----------
+    config : Why
+    graph_ms : sequence of float
+        Costs of a capture and eviction, ms.
+    ratio : float
+        Of the maps over cost.
+    """
+    profile, workload = config.profile(), calibrated()
+    widths = [w for w in config.widths if w <= 8 or w == 16]
+    counts = {
+        r: policy_runs(
+            workload, widths, profile, config.settings(r), seeds=max(2, config.seeds // 3)
+        )
+        for r in dict.fromkeys([*config.ratios, ratio, 1.0])
+    }
+    own = [graph_ms_of(profile)]
+    by_ratio = [policy_map(counts[r], profile, own).assign(ratio=r) for r in sorted(counts)]
+    kept = counts[ratio][counts[ratio].policy.isin(KERNELS_KEPT)]
+    return PolicyMaps(
+        policy_map(counts[ratio], profile, graph_ms),
+        pd.concat(by_ratio, ignore_index=True),
+        policy_map(kept, profile, graph_ms),
+    )
