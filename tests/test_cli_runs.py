@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 
-from verifylab import cli, store
+from verifylab import cli, report, store
 from verifylab.comparing import compare_results, lower_is_better
 from verifylab.loading import COLUMNS, scan
 from verifylab.provenance import library_hash
@@ -164,6 +164,10 @@ def test_what_was_changed_by_hand_is_corrupt():
     path.write_bytes(before.replace(b"tok_s", b"tak_s"))  # of the same length
     frame = store.load(folder)
     assert frame.status.tolist() == ["corrupt"] and "its checksum differs" in frame.error[0]
+    # A list looks at sizes alone.
+    assert [scan(folder, deep=deep)[0].status for deep in (False, True)] == ["ok", "corrupt"]
+    assert [row["status"] for row in lines("runs", "s/a", "--show")] == ["corrupt"]
+    assert "1 corrupt" in report.render("runs/s")
     path.write_bytes(before)
     parameters = (folder / "params.json").read_text()
     (folder / "params.json").write_text(parameters.replace("0.5", "0.6"))

@@ -48,7 +48,8 @@ def runs(
     """List what is stored, or show all about single runs.
 
     A status is ok, failed, timeout, died, interrupted, stale (ok, but the notebook or the library
-    changed since) or corrupt (files missing, torn, or not as they were written).
+    changed since) or corrupt (files missing, torn, or not as they were written; a list looks at
+    sizes, --show at checksums).
 
     JSON keys: sweep, run, status, seconds, started, ended, repeat, attempts, parameters, error,
     folder; with --show also provenance, notes, figures, data, notebook.
@@ -59,7 +60,7 @@ def runs(
     asked = [_assignment(text) for text in where]
     found = [
         run
-        for run in (scan(_folders(which, out)) if which or Path(out).is_dir() else [])
+        for run in (scan(_folders(which, out), deep=show) if which or Path(out).is_dir() else [])
         if (not statuses or run.status in statuses)
         and all(_has(run.parameters, name, value) for name, value in asked)
     ]

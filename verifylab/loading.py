@@ -56,7 +56,7 @@ class Stored:
     parameters: dict[str, Any] = field(default_factory=dict)
 
 
-def scan(paths: str | Path | Iterable[str | Path]) -> list[Stored]:
+def scan(paths: str | Path | Iterable[str | Path], *, deep: bool = False) -> list[Stored]:
     """List the runs in any number of folders, by sweep and name.
 
     ``corrupt`` is judged by the records and by the sizes of files, ``stale`` by the hashes of the
@@ -66,6 +66,8 @@ def scan(paths: str | Path | Iterable[str | Path]) -> list[Stored]:
     ----------
     paths : path or paths
         Folders of runs, of sweeps or of all sweeps.
+    deep : bool
+        Also hold every data file against its checksum.
 
     Raises
     ------
@@ -79,7 +81,7 @@ def scan(paths: str | Path | Iterable[str | Path]) -> list[Stored]:
         if not folder.is_dir():
             raise StoreError(f"{shown(folder)} is no folder of stored runs")
         for run in _runs(folder):
-            found.setdefault(run, _stored(run, fresh))
+            found.setdefault(run, _stored(run, fresh, deep))
     return sorted(found.values(), key=lambda stored: (stored.sweep, stored.run))
 
 
@@ -180,13 +182,13 @@ def _is_run(folder: Path) -> bool:
     return any((folder / name).is_file() for name in _OF_A_RUN)
 
 
-def _stored(folder: Path, fresh: Callable[[Record], bool]) -> Stored:
+def _stored(folder: Path, fresh: Callable[[Record], bool], deep: bool) -> Stored:
     sweep = folder.parent.name or folder.resolve().parent.name
     record, problem = read_status(folder)
     if record is None:
         return Stored(sweep, folder.name, folder, "corrupt", problem, None, _parameters(folder)[0])
     parameters, digest = _parameters(folder)
-    problem = damage(folder, record, quick=True)
+    problem = damage(folder, record, quick=not deep)
     written = record.checksums.get("params.json")
     if not problem and written and written.get("sha256") != digest:
         problem = "params.json is not as it was written (its checksum differs)"

@@ -55,7 +55,7 @@ def write_report(sweep: str | Path, output: str | Path | None = None) -> Path:
 
 def render(sweep: str | Path) -> str:
     """Return the report of a sweep as HTML."""
-    runs = scan(sweep)
+    runs = scan(sweep, deep=True)
     if not runs:
         raise StoreError(f"{shown(sweep)} has no stored run to report")
     good = [run for run in runs if run.status in ("ok", "stale")]
