@@ -35,7 +35,6 @@ min_widths = [0, 8, 33]
 seeds = 2
 steps = 50
 warmup_steps = 10
-draws = 100
 device = "model"
 """
 
@@ -105,31 +104,32 @@ def fill(folder: Path, stored: int) -> None:
         (run / "status.json").write_text(json.dumps(asdict(record)))
 
 
+def say(what: str, measured: str, wanted: str) -> None:
+    print(f"{what:<36}{measured:>16}   {wanted}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=20, help="runs for the gain of two jobs")
     parser.add_argument("--stored", type=int, default=10_000, help="runs in the store that is read")
     given = parser.parse_args()
-    lines: list[tuple[str, str, str]] = []
     with tempfile.TemporaryDirectory(prefix="verifylab-bench-") as scratch:
         folder = Path(scratch)
         plain, ours = overhead(folder)
-        lines.append(("one run, papermill command", f"{plain:.2f} s", ""))
-        lines.append(("one run, engine beyond that", f"{ours - plain:+.2f} s", "< 0.3 s"))
+        say("one run, papermill command", f"{plain:.2f} s", "")
+        say("one run, engine beyond that", f"{ours - plain:+.2f} s", "< 0.3 s")
         one, two = (rate(folder, given.runs, jobs) for jobs in (1, 2))
-        lines.append((f"{given.runs} runs, --jobs 1", f"{60 * one:.1f} a minute", ""))
-        lines.append((f"{given.runs} runs, --jobs 2", f"{two / one:.2f} times", ">= 1.6 times"))
+        say(f"{given.runs} runs, --jobs 1", f"{60 * one:.1f} a minute", "")
+        say(f"{given.runs} runs, --jobs 2", f"{two / one:.2f} times", ">= 1.6 times")
         store = folder / "store"
         fill(store, given.stored)
         listed = [sys.executable, "-m", "verifylab", "runs", "--json", "--out", str(store)]
         took = timed(lambda: subprocess.run(listed, check=True, stdout=subprocess.DEVNULL))
-        lines.append((f"{given.stored:,} stored, verifylab runs", f"{took:.2f} s", "< 2 s"))
+        say(f"{given.stored:,} stored, verifylab runs", f"{took:.2f} s", "< 2 s")
         took = timed(lambda: loading.scan(store))
-        lines.append((f"{given.stored:,} stored, scan", f"{took:.2f} s", ""))
+        say(f"{given.stored:,} stored, scan", f"{took:.2f} s", "")
         took = timed(lambda: loading.load(store))
-        lines.append((f"{given.stored:,} stored, load", f"{took:.2f} s", "< 5 s"))
-    for what, measured, wanted in lines:
-        print(f"{what:<36}{measured:>16}   {wanted}")
+        say(f"{given.stored:,} stored, load", f"{took:.2f} s", "< 5 s")
 
 
 if __name__ == "__main__":

@@ -36,7 +36,10 @@ LOOKS: tuple[dict[str, Any], ...] = (
     {"color": "#0072B2", "marker": "s", "ls": "--"},
     {"color": "#D55E00", "marker": "D", "ls": ":"},
     {"color": "#009E73", "marker": "^", "ls": "-."},
+    {"color": "#CC79A7", "marker": "v", "ls": (0, (1, 3))},
 )
+#: A winner's lead over the runner-up, in percent, below which a map calls it a tie.
+TIE_PCT = 0.5
 #: Names that fit a cell.
 POLICY_NAMES = {
     "arrangement": "arrange-\nment",
@@ -111,7 +114,7 @@ def draw_over_spread(band: pd.DataFrame, implied: pd.DataFrame, ax: Axes) -> Axe
         "triangles: the spread that the published A/B would imply (not used)",
         ylabel="tokens part, % tok/s, modelled",
     )
-    ax.set_title("The loss is the re-pairing: it grows with what confidences know")
+    ax.set_title("The loss is the re-pairing: no information, no loss")
     ax.legend(loc="lower left", bbox_to_anchor=(0.0, 0.16))
     return ax
 
@@ -173,7 +176,7 @@ def draw_guess(split: pd.DataFrame, ax: Axes) -> Axes:
     ax.set_ylim(low, high * 1.25)
     ax.set_xticks(sorted(split.width.unique()))
     ax.set(xlabel="batch width n", ylabel="launches part, % tok/s, modelled")
-    ax.set_title("The recorded guess fails: canonical never launches more")
+    ax.set_title("The recorded guess fails: canonical launches no more")
     ax.legend(loc="upper right")
     return ax
 
@@ -198,7 +201,7 @@ def draw_both_workloads(table: pd.DataFrame, ax: Axes) -> Axes:
     ax.set_ylim(low - 0.42 * (high - low), high)
     ax.set_xticks(sorted(table.width.unique()))
     ax.set(xlabel="batch width n", ylabel="tokens part, % tok/s, modelled")
-    ax.set_title("Recorded drafts of a real model say the same")
+    ax.set_title("Recorded drafts of a small model: same sign, same size")
     ax.legend(loc="lower left")
     return ax
 
@@ -233,8 +236,8 @@ def why_figure(
         for ax in axes.flat:
             footnote(ax, stamp)
         figure.suptitle(
-            "Below width 8 canonical loses tokens, not launches: "
-            "the deepest verify goes to the lowest slot",
+            "What canonical costs is tokens, not launches: "
+            "the deepest verify goes to the lowest slot (modelled)",
             x=0.012, ha="left", fontsize=18, fontweight="bold",
         )  # fmt: skip
         figure.subplots_adjust(
@@ -265,7 +268,8 @@ def draw_policy_map(table: pd.DataFrame, column: str, ax: Axes, *, title: str = 
     Parameters
     ----------
     table : DataFrame
-        ``width``, `column`, ``policy, gain_pct``.
+        ``width``, `column`, ``policy, gain_pct`` and, where known, ``second, lead_pct``: with a
+        lead below `TIE_PCT` the runner-up is named too, and nobody where the gain is as small.
     column : str
         ``graph_ms`` or ``ratio``.
     ax : Axes
@@ -275,10 +279,16 @@ def draw_policy_map(table: pd.DataFrame, column: str, ax: Axes, *, title: str = 
     for row in table.itertuples():
         x, y = widths.index(row.width), levels.index(getattr(row, column))
         face, ink = POLICY_COLOURS.get(row.policy, ("#eeeeee", "#000000"))
+        tie = getattr(row, "lead_pct", TIE_PCT) < TIE_PCT
+        name = POLICY_NAMES.get(row.policy, row.policy)
+        if tie and row.gain_pct < TIE_PCT:
+            face, ink, name = "#ffffff", "#000000", "no clear\nwinner"
+        elif tie:
+            name = f"{row.policy}\n= {row.second}".replace("_ragged", "").replace("_update", "")
         ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, fc=face, ec="#777777", lw=0.8))
         ax.annotate(
-            f"{POLICY_NAMES.get(row.policy, row.policy)}\n{row.gain_pct + 0.0:+.1f} %", (x, y),
-            ha="center", va="center", fontsize=9, color=ink,
+            f"{name}\n{row.gain_pct + 0.0:+.1f} %", (x, y), ha="center", va="center", fontsize=9,
+            color=ink,
         )  # fmt: skip
     ax.set_xlim(-0.5, len(widths) - 0.5)
     ax.set_ylim(-0.5, len(levels) - 0.5)
@@ -305,6 +315,6 @@ def policy_map_figure(
         for ax in list(axes.flat)[len(maps) :]:
             ax.set_visible(False)
         figure.subplots_adjust(
-            left=0.06, right=0.985, top=0.93, bottom=0.15 / rows, wspace=0.16, hspace=0.42
+            left=0.06, right=0.985, top=0.93, bottom=0.2 / rows, wspace=0.16, hspace=0.42
         )
     return figure
