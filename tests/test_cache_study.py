@@ -97,12 +97,12 @@ def test_a_cache_too_small_is_said():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"widths": []}, "widths must be a list of at least one width"),
-        ({"seeds": 1}, "seeds must be a whole number from 2"),
-        ({"graph_capacity": 0}, "graph_capacity must be a whole number from 1"),
+        ({"widths": []}, "widths must list at least one number, got none"),
+        ({"seeds": 1}, "seeds must be from 2 to"),
+        ({"graph_capacity": 0}, "graph_capacity must be from 1 to"),
         ({"churn_load": 1.0}, "churn_load must be between 0 and 1, got 1.0"),
         ({"churn_hours": 0}, "churn_hours must be above 0"),
-        ({"widths": [0]}, "width must be from 1"),
+        ({"widths": [0]}, "widths must be from 1 to 1024, got 0"),
     ],
 )
 def test_a_configuration_says_what_is_wrong(changes, words):

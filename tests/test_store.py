@@ -49,8 +49,12 @@ def test_a_run_has_its_place_and_its_records(tmp_path):
         folder = store.commit(aside, OK, {"a": 1}, {"commit": "c"})
     assert folder == tmp_path / "s" / "r"
     assert read_record(folder) == OK
-    assert json.loads((folder / "params.json").read_text()) == {"schema": 1, "parameters": {"a": 1}}
-    assert json.loads((folder / "provenance.json").read_text()) == {"schema": 1, "commit": "c"}
+    assert json.loads((folder / "params.json").read_text()) == {
+        "schema": 2,
+        "parameters": {"a": 1},
+        "repeat": 0,
+    }
+    assert json.loads((folder / "provenance.json").read_text()) == {"schema": 2, "commit": "c"}
     assert (folder / "summary.txt").read_text() == "wrote r/figures/f.svg\n"
     assert names(tmp_path / "s") == [".lock", "r"]
 
@@ -79,9 +83,15 @@ def test_find_takes_whole_good_results_of_the_same_identity_only(tmp_path):
         assert store.find("r", OK.identity) == (None, "last time failed")
         folder = put(store, OK)
         assert store.find("r", OK.identity) == (OK, "")
-        assert store.find("r", "other")[1] == "parameters, notebook or library changed"
+        assert store.find("r", "other")[1] == "stale: parameters, notebook or library changed"
         (folder / "result.parquet").write_bytes(PARQUET[:-2])
-        assert store.find("r", OK.identity) == (None, "a torn result.parquet")
+        assert store.find("r", OK.identity)[1] == "result.parquet has 17 bytes, 19 were written"
+        assert result_problem(folder) == "a torn result.parquet"
+        (folder / "result.parquet").write_bytes(PARQUET.replace(b"so", b"SO"))
+        assert store.find("r", OK.identity)[1].startswith("result.parquet is not as it was written")
+        # A damaged one is not worth keeping from a failure.
+        assert put(store, FAILED).name == "r"
+        folder = put(store, OK)
         (folder / "result.parquet").write_bytes(b"")
         assert result_problem(folder).startswith("a result.parquet that cannot be read")
         (folder / "result.parquet").unlink()
@@ -99,7 +109,12 @@ def test_a_damaged_record_is_no_record(tmp_path, text):
 
 def test_a_record_of_another_schema_or_status_is_no_record(tmp_path):
     with Store(tmp_path, "s") as store:
-        assert read_record(put(store, replace(OK, schema=99))) is None
+        newer = put(store, replace(OK, schema=99))
+        assert read_record(newer) is None
+        # A run would replace it, so the sweep does not go on.
+        with pytest.raises(StoreError, match="a newer verifylab: schema 99, this one reads 1 and"):
+            store.find("r", OK.identity)
+        shutil.rmtree(newer)
         assert read_record(put(store, replace(OK, status="splendid"))) is None
 
 
@@ -183,10 +198,10 @@ def test_identity_follows_the_library(monkeypatch, tmp_path):
 
 
 def test_identity_follows_what_auto_means_here(monkeypatch, tmp_path):
-    monkeypatch.setattr("verifylab.provenance._automatic", lambda: "model")
+    monkeypatch.setattr("verifylab.provenance.automatic_device", lambda: "model")
     modelled = identity(notebook(tmp_path), row(device="auto"))
     named = identity(notebook(tmp_path), row(device="model"))
-    monkeypatch.setattr("verifylab.provenance._automatic", lambda: "cuda")
+    monkeypatch.setattr("verifylab.provenance.automatic_device", lambda: "cuda")
     assert identity(notebook(tmp_path), row(device="auto")) != modelled
     assert identity(notebook(tmp_path), row(device="model")) == named
 
@@ -217,8 +232,9 @@ def test_the_library_hash_sees_code_and_data(monkeypatch, tmp_path):
 
 def test_provenance_says_what_is_needed_and_nothing_personal():
     body = provenance("verifylab sweep x.toml", {"seeds": 3})
-    assert set(body) == {"commit", "dirty", "library", "versions", "cpu", "seeds", "command"}
-    assert set(body["versions"]) == {"python", "verifylab", "numpy", "numba"}
+    keys = {"commit", "dirty", "diff", "library", "versions", "cpu", "seeds", "command"}
+    assert set(body) == keys
+    assert set(body["versions"]) >= {"python", "verifylab", "numpy", "numba", "papermill"}
     assert body["seeds"] == 3 and body["cpu"]
     assert provenance("x", {"seed": 7})["seeds"] == 7
     assert provenance("x", {})["seeds"] is None
@@ -229,8 +245,12 @@ def test_provenance_says_what_is_needed_and_nothing_personal():
 def test_a_package_inside_another_repository_has_no_commit(monkeypatch, tmp_path):
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     monkeypatch.setattr("verifylab.provenance._PACKAGE", tmp_path / "site-packages" / "verifylab")
-    assert checkout.__wrapped__() == {"commit": None, "dirty": None}
+    assert checkout.__wrapped__() == {"commit": None, "dirty": None, "diff": None}
     monkeypatch.setattr("verifylab.provenance._PACKAGE", tmp_path / "verifylab")
-    assert checkout.__wrapped__() == {"commit": None, "dirty": False}  # no commit yet
+    clean = {"commit": None, "dirty": False, "diff": None}
+    assert checkout.__wrapped__() == clean  # no commit yet
     (tmp_path / "new").write_text("")
-    assert checkout.__wrapped__()["dirty"] is True
+    first = checkout.__wrapped__()
+    assert first["dirty"] is True and len(first["diff"]) == 64
+    (tmp_path / "new").write_text("x")  # an untracked file counts too
+    assert checkout.__wrapped__()["diff"] != first["diff"]

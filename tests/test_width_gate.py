@@ -326,3 +326,14 @@ def test_the_signs_of_the_published_ab():
     assert (eight.capture_steps / eight.steps < 0.95).all()
     canonical = runs[(runs.width == 8) & (runs.policy == "canonical")]
     assert canonical.captures.max() == 0
+
+
+def test_seeds_count_on_from_the_first():
+    few = {"widths": [2], "min_widths": [0], "steps": 20, "warmup_steps": 0, "device": "model"}
+    both = Config(**few, seeds=4)
+    parts = [Config(**few, seeds=2, first_seed=at) for at in (0, 2)]
+    assert [*both.all_seeds()] == [s for part in parts for s in part.all_seeds()]
+    tok_s = [width_gate(config).gates.tok_s[0] for config in (both, *parts)]
+    assert tok_s[1] != tok_s[2] and tok_s[0] == pytest.approx((tok_s[1] + tok_s[2]) / 2)
+    with pytest.raises(ValueError, match="first_seed must be from 0"):
+        Config(**few, first_seed=-1)

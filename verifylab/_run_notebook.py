@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ def main(job_path: str, fd: str) -> None:
     """Run the job and write ``{"status": ..., "error": ...}`` to its outcome file."""
     watch = threading.Thread(target=_end_with_the_sweep, args=(int(fd),), daemon=True)
     watch.start()
+    _first_to_go()
     job = json.loads(Path(job_path).read_text(encoding="utf-8"))
     status, error = run(job["notebook"], job["executed"], job["parameters"])
     outcome = Path(job["outcome"])
@@ -65,6 +67,12 @@ def run(notebook: str, executed: str, parameters: dict[str, Any]) -> tuple[str, 
 def _literal(path: str) -> str:
     """Protect braces: papermill fills paths in as format strings."""
     return path.replace("{", "{{").replace("}", "}}")
+
+
+def _first_to_go() -> None:
+    """Where memory runs out, the system is to kill a run, not the sweep that would record it."""
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("500", encoding="ascii")
 
 
 def _end_with_the_sweep(fd: int) -> None:

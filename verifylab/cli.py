@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 import verifylab
-from verifylab import _cli_text
+from verifylab import _cli_text, cli_runs
 from verifylab._console import FAILED, INTERRUPTED, Commands, json_line, table, whole_numbers
 from verifylab.cli_calibrate import calibrate
 from verifylab.cli_traces import COMMANDS
 
 if TYPE_CHECKING:
-    from verifylab.gridfile import Row
+    from verifylab.executors import Executor
 
 __all__ = ["main"]
 
@@ -124,53 +125,73 @@ def explain(slots: str, depths: str, min_width: int | None, as_json: bool) -> No
 @click.option("--out", default="runs", show_default=True, help="Folder of all sweeps.")
 @click.option("--force", is_flag=True, help="Run also what is stored.")
 @click.option("--dry-run", is_flag=True, help="Check everything, list what would run, and stop.")
+@click.option("--jobs", default=1, show_default=True, help="Runs at a time on this machine.")
+@click.option("--dask", help="Run on the Dask cluster at this address, or of this scheduler file.")
+@click.option("--quiet", is_flag=True, help="No summaries: one line on stderr for each run.")
 @click.option(
     "--json",
     "as_json",
     is_flag=True,
     help="JSON Lines: one object a run, as it ends. Progress stays on stderr.",
 )
-def sweep(grid_file: str, out: str, force: bool, dry_run: bool, as_json: bool) -> int:
-    """Run the notebook of a grid file once for each of its rows, serially.
+def sweep(
+    grid_file: str,
+    out: str,
+    force: bool,
+    dry_run: bool,
+    jobs: int,
+    dask: str | None,
+    quiet: bool,
+    as_json: bool,
+) -> int:
+    """Run the notebook of a grid file once for each of its rows.
 
     A run that is stored with the same parameters, notebook and library is not run again. The
-    other runs go on when one fails; the exit code is 0 only when every run is ok.
+    other runs go on when one fails; the exit code is 0 only when every run is ok. Runs on a GPU
+    never share it, whatever --jobs says; on a Dask cluster they take one unit of a worker's
+    resource GPU.
 
     JSON keys: run, status, seconds, parameters, figures, data, notebook, error. A status is ok,
     failed, timeout, died or interrupted; with --dry-run, run or stored.
     """
+    from verifylab.executors import LocalExecutor
     from verifylab.gridfile import read_grid
+    from verifylab.progress import Progress
     from verifylab.sweep import interruptible, plan, run_sweep
 
     if not out:
         raise ValueError("--out must name a folder, got ''")
     grid = read_grid(grid_file)
-    if dry_run:
-        for todo in plan(grid, out, force=force):
-            if as_json:
-                json_line(_cli_text.plan_object(todo))
-            else:
-                click.echo(_cli_text.plan_text(todo))
-        return 0
-    total = len(grid.rows)
+    with ExitStack() as closing:
+        if dask is None:
+            executor: Executor = LocalExecutor(jobs)
+        else:
+            from verifylab.dask_executor import DaskExecutor
 
-    def starting(row: Row, number: int) -> None:
-        line = f"[{number}/{total}] {row.name}: running, {grid.timeout_s:g} s at most ..."
-        click.echo(line, err=True)
-
-    done = []
-    with interruptible():
-        runs = run_sweep(grid, out, force=force, on_start=starting)
-        for number, outcome in enumerate(runs, 1):
+            executor = closing.enter_context(DaskExecutor(dask))
+        if dry_run:
+            for todo in plan(grid, out, force=force, executor=executor):
+                if as_json:
+                    json_line(_cli_text.plan_object(todo))
+                else:
+                    click.echo(_cli_text.plan_text(todo))
+            return 0
+        progress = closing.enter_context(Progress(len(grid.rows), grid.timeout_s))
+        stop = closing.enter_context(interruptible())
+        done = []
+        runs = run_sweep(
+            grid, out, force=force, on_start=progress.starting, executor=executor, stop=stop
+        )
+        for outcome in runs:
             done.append(outcome)
-            click.echo(f"[{number}/{total}] {_cli_text.ending(outcome)}", err=True)
+            progress.ended(_cli_text.ending(outcome))
             if as_json:
                 json_line(_cli_text.outcome_object(outcome))
-            elif outcome.summary:
-                click.echo(outcome.summary.rstrip() + "\n")
-    if not as_json:
+            elif outcome.summary and not quiet:
+                progress.echo(outcome.summary.rstrip() + "\n")
+    if not as_json and not quiet:
         click.echo("\n\n".join(map(_cli_text.written, done)))
-    if done[-1].record.status == "interrupted":
+    if len(done) < len(grid.rows) or any(o.record.status == "interrupted" for o in done):
         return INTERRUPTED
     return 0 if all(outcome.ok for outcome in done) else FAILED
 
@@ -298,3 +319,7 @@ def _print(rows: Sequence[dict[str, Any]], columns: Sequence[str], as_json: bool
             json_line(row)
     else:
         click.echo(table(rows, columns))
+
+
+for _command in cli_runs.COMMANDS:
+    main.add_command(_command)

@@ -5,6 +5,9 @@ A grid file is TOML::
     name = "width_gate"                      # folder under runs/; default: the file's name
     notebook = "notebooks/02_width_gate.ipynb"
     timeout_s = 900                          # for each run
+    memory_mb = 4000                         # for each run; default: no limit
+    repeats = 3                              # of each run; see `verifylab.repeats`
+    order_seed = 0                           # of the order in which repeats are run
 
     [parameters]                             # the same for every run
     steps = 2000
@@ -23,56 +26,24 @@ business: it runs in its own folder, as it does in JupyterLab.
 
 from __future__ import annotations
 
-import difflib
-import hashlib
-import itertools
-import json
-import math
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from verifylab.grid_rows import KEYS, MAX_RUNS, OUT, GridError, Row, meant, rows_of
 from verifylab.notebook import Notebook, NotebookError, read_notebook
-from verifylab.parameters import fit, show
 from verifylab.paths import shown
+from verifylab.repeats import interleaved
 
 __all__ = ["DEFAULT_TIMEOUT_S", "MAX_RUNS", "OUT", "Grid", "GridError", "Row", "read_grid"]
 
 #: Seconds a run may take where the grid file says nothing: a choice of this module.
 DEFAULT_TIMEOUT_S = 900.0
-#: Runs that one grid may have: a choice of this module, so that a typo cannot fill a disk.
-MAX_RUNS = 100_000
-#: The parameter through which a notebook is told where to write.
-OUT = "out"
 
-_KEYS = ("name", "notebook", "timeout_s", "parameters", "axes", "rows")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-
-
-class GridError(ValueError):
-    """A grid file does not say what to run; the message names the entry and what would be right."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One run of a grid.
-
-    Attributes
-    ----------
-    name : str
-        Folder name: what varies, readable, and a hash of what the grid file sets.
-    given : dict of str to object
-        What the grid file sets for this run.
-    parameters : dict of str to object
-        All the notebook's parameters but `OUT`: its defaults, overridden by `given`.
-    """
-
-    name: str
-    given: dict[str, Any]
-    parameters: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +56,11 @@ class Grid:
     name : str
     notebook : Notebook
     rows : tuple of Row
-        In running order; no two have the same parameters.
+        In running order; no two have the same parameters and repeat.
     timeout_s : float
         Wall seconds that each run may take.
+    memory_mb : float or None
+        Resident memory that the processes of each run may hold together, in units of 10**6 bytes.
     """
 
     path: Path
@@ -95,6 +68,7 @@ class Grid:
     notebook: Notebook
     rows: tuple[Row, ...]
     timeout_s: float
+    memory_mb: float | None = None
 
 
 def read_grid(path: str | Path) -> Grid:
@@ -108,19 +82,16 @@ def read_grid(path: str | Path) -> Grid:
     path = Path(path)
     body = _parse(path)
     for key in body:
-        if key not in _KEYS:
-            raise GridError(f"{path}: unknown key {key!r}{_meant(key, _KEYS)}")
+        if key not in KEYS:
+            raise GridError(f"{path}: unknown key {key!r}{meant(key, KEYS)}")
     name = body.get("name", path.stem)
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise GridError(
             f"{path}: name must be a plain folder name (letters, digits, '.', '_', '-'), "
             f"got {name!r}"
         )
-    timeout_s = body.get("timeout_s", DEFAULT_TIMEOUT_S)
-    if isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float)):
-        raise GridError(f"{path}: timeout_s must be a number of seconds, got {timeout_s!r}")
-    if not 0 < timeout_s <= 1e9:
-        raise GridError(f"{path}: timeout_s must be above 0 and at most 1e9, got {timeout_s}")
+    timeout_s = _number(path, body, "timeout_s", "seconds", 1e9, DEFAULT_TIMEOUT_S)
+    memory_mb = _number(path, body, "memory_mb", "megabytes", 1e9, None)
     notebook = _notebook(path, body.get("notebook"))
     if OUT not in notebook.defaults:
         raise GridError(
@@ -128,7 +99,44 @@ def read_grid(path: str | Path) -> Grid:
             "sweeps needs one, the folder into which it writes result.parquet, summary.txt and "
             "figures/"
         )
-    return Grid(path, name, notebook, _rows(path, body, notebook.defaults), float(timeout_s))
+    rows = rows_of(path, body, notebook.defaults)
+    repeats = _whole(path, body, "repeats", 1, MAX_RUNS, 1)
+    if len(rows) * repeats > MAX_RUNS:
+        raise GridError(
+            f"{path}: {len(rows)} runs with repeats = {repeats} make {len(rows) * repeats} runs, "
+            f"at most {MAX_RUNS} are allowed"
+        )
+    order_seed = _whole(path, body, "order_seed", 0, 2**63 - 1, 0)
+    try:
+        rows = tuple(interleaved(rows, repeats, order_seed, notebook.defaults))
+    except ValueError as error:
+        raise GridError(f"{path}: {error}") from None
+    assert timeout_s is not None
+    return Grid(path, name, notebook, rows, timeout_s, memory_mb)
+
+
+def _number(
+    path: Path, body: Mapping[str, Any], key: str, unit: str, most: float, default: float | None
+) -> float | None:
+    value = body.get(key, default)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise GridError(f"{path}: {key} must be a number of {unit}, got {value!r}")
+    if not 0 < value <= most:
+        raise GridError(f"{path}: {key} must be above 0 and at most 1e9, got {value}")
+    return float(value)
+
+
+def _whole(
+    path: Path, body: Mapping[str, Any], key: str, least: int, most: int, default: int
+) -> int:
+    value = body.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise GridError(
+            f"{path}: {key} must be a whole number from {least} to {most}, got {value!r}"
+        )
+    return value
 
 
 def _parse(path: Path) -> dict[str, Any]:
@@ -163,105 +171,3 @@ def _find(path: Path, named: str) -> Path:
         f"{path}: notebook {named!r} does not exist, neither beside the grid file nor in a folder "
         "above it up to the project's root"
     )
-
-
-def _rows(path: Path, body: Mapping[str, Any], defaults: dict[str, Any]) -> tuple[Row, ...]:
-    if "axes" in body and "rows" in body:
-        raise GridError(f"{path}: give [axes] or [[rows]], not both")
-    fixed = _checked(path, "[parameters]", body.get("parameters", {}), defaults)
-    rows: dict[str, Row] = {}
-    for where, varied in _varied(path, body, defaults):
-        if both := sorted(fixed.keys() & varied.keys()):
-            raise GridError(f"{path}: {both[0]!r} is set in [parameters] and again in {where}")
-        given = {**fixed, **varied}
-        row = Row(
-            _run_name(varied, given),
-            given,
-            {k: given.get(k, v) for k, v in defaults.items() if k != OUT},
-        )
-        same = json.dumps(row.parameters, sort_keys=True, default=repr)
-        if same in rows:
-            raise GridError(f"{path}: {where} repeats an earlier run: {show(varied)}")
-        rows[same] = row
-    return tuple(rows.values())
-
-
-def _varied(
-    path: Path, body: Mapping[str, Any], defaults: dict[str, Any]
-) -> Iterable[tuple[str, dict[str, Any]]]:
-    """Yield where it stands and what it sets, for each run."""
-    if "rows" in body:
-        rows = body["rows"]
-        if not isinstance(rows, list) or not rows:
-            raise GridError(f"{path}: rows must be one or more [[rows]] tables, got {rows!r}")
-        return [
-            (f"row {at}", _checked(path, f"row {at}", row, defaults))
-            for at, row in enumerate(rows, 1)
-        ]
-    axes = body.get("axes", {})
-    if not isinstance(axes, dict):
-        raise GridError(f"{path}: [axes] must be a table of lists, got {axes!r}")
-    for axis, values in axes.items():
-        _known(path, "[axes]", axis, defaults)
-        if not isinstance(values, list) or not values:
-            raise GridError(f"{path}: axis {axis!r} must be a list of values, got {show(values)}")
-    runs = math.prod(len(values) for values in axes.values())
-    if runs > MAX_RUNS:
-        raise GridError(f"{path}: [axes] make {runs} runs, at most {MAX_RUNS} are allowed")
-    checked = {
-        axis: [_typed(path, "[axes]", axis, value, defaults[axis]) for value in values]
-        for axis, values in axes.items()
-    }
-    return [
-        ("[axes]", dict(zip(checked, values, strict=True)))
-        for values in itertools.product(*checked.values())
-    ]
-
-
-def _checked(path: Path, where: str, table: Any, defaults: dict[str, Any]) -> dict[str, Any]:
-    if not isinstance(table, dict):
-        raise GridError(f"{path}: {where} must be a table of parameters, got {table!r}")
-    for name in table:
-        _known(path, where, name, defaults)
-    return {name: _typed(path, where, name, v, defaults[name]) for name, v in table.items()}
-
-
-def _known(path: Path, where: str, name: str, defaults: dict[str, Any]) -> None:
-    if name == OUT:
-        raise GridError(f"{path}: {where} sets {OUT!r}, which the sweep sets itself: leave it out")
-    if name in _KEYS and name not in defaults:
-        raise GridError(
-            f"{path}: {where} sets {name!r}, a key of the file itself: move it above the first "
-            "[table]"
-        )
-    if name not in defaults:
-        known = [n for n in defaults if n != OUT]
-        raise GridError(
-            f"{path}: {where} sets {name!r}, which the notebook does not have{_meant(name, known)}"
-        )
-
-
-def _meant(name: str, known: Iterable[str]) -> str:
-    known = list(known)
-    close = difflib.get_close_matches(name, known, 1)
-    return f"; did you mean {close[0]!r}?" if close else f" (there are: {', '.join(known)})"
-
-
-def _typed(path: Path, where: str, name: str, value: Any, default: Any) -> Any:
-    """Return `value` as the notebook's default has it: an int becomes a float where that is one."""
-    problem, value = fit(value, default)
-    if problem:
-        raise GridError(
-            f"{path}: {where} {name} must be {problem}, like the notebook's default "
-            f"{show(default)}, got {show(value)}"
-        )
-    return value
-
-
-def _run_name(varied: dict[str, Any], given: dict[str, Any]) -> str:
-    if not given:
-        return "default"
-    words = "_".join(f"{name}-{show(value)}" for name, value in varied.items()) or "fixed"
-    slug = re.sub(r"[^A-Za-z0-9.,_-]+", "", words).strip(".-")[:60]
-    digest = hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()[:8]
-    return f"{slug}-{digest}"

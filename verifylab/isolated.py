@@ -8,19 +8,27 @@ import secrets
 import shutil
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from verifylab.gridfile import OUT
+import psutil
+
+from verifylab.grid_rows import OUT
 from verifylab.processes import TOKEN_VARIABLE, kill_run
 from verifylab.published import DataError, data_dir
 
-__all__ = ["Ending", "execute"]
+__all__ = ["LOG", "Ending", "Limits", "Stop", "execute"]
 
 #: File in the run's folder that holds what its processes said, papermill's log included.
 LOG = "log.txt"
+
+#: Seconds between looks at a run: at its time, its memory, and whether it is to stop.
+_LOOK_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +39,30 @@ class Ending:
     error: str = ""
 
 
-def execute(notebook: Path, parameters: dict[str, Any], folder: Path, timeout_s: float) -> Ending:
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a run may take: wall seconds, and megabytes of resident memory (None: any)."""
+
+    timeout_s: float
+    memory_mb: float | None = None
+
+
+class Stop(Protocol):
+    """Says that a run is to end now; a `threading.Event` does."""
+
+    def is_set(self) -> bool:
+        """Whether it is."""
+
+
+def execute(
+    notebook: Path,
+    parameters: dict[str, Any],
+    folder: Path,
+    limits: Limits,
+    *,
+    variables: Mapping[str, str] | None = None,
+    stop: Stop | None = None,
+) -> Ending:
     """Run a notebook; it writes into `folder`, which is given to it as its parameter ``out``.
 
     It runs in the notebook's own folder, as in JupyterLab, with the kernel of this interpreter
@@ -44,13 +75,18 @@ def execute(notebook: Path, parameters: dict[str, Any], folder: Path, timeout_s:
         JSON-able.
     folder : Path
         Exists; also gets ``notebook.ipynb`` and the log.
-    timeout_s : float
-        Wall seconds, the kernel's start included.
+    limits : Limits
+        Time, the kernel's start included, and memory.
+    variables : mapping, optional
+        For the environment of its processes.
+    stop : Stop, optional
+        Ends it with status ``interrupted``.
     """
     token = secrets.token_hex(16)
     scratch = folder / ".scratch"
     scratch.mkdir()
     runner: subprocess.Popen[bytes] | None = None
+    killed_before = _killed_for_memory()
     # The runner ends when this process does, however that comes about: it reads the pipe's end.
     read_end, write_end = os.pipe()
     try:
@@ -59,17 +95,20 @@ def execute(notebook: Path, parameters: dict[str, Any], folder: Path, timeout_s:
             runner = subprocess.Popen(
                 [sys.executable, "-m", "verifylab._run_notebook", str(job), str(read_end)],
                 cwd=notebook.parent,
-                env=_environment(scratch, token),
+                env={**_environment(scratch, token), **(variables or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 pass_fds=(read_end,),
                 start_new_session=True,  # the terminal's Ctrl-C is ours to handle
             )
-        code = runner.wait(timeout_s)
-        return _ending(scratch / "outcome.json", code)
-    except subprocess.TimeoutExpired:
-        return Ending("timeout", f"took longer than timeout_s = {timeout_s:g}")
+        ending = _watch(runner, limits, stop or threading.Event())
+        if ending is None:
+            ending = _ending(scratch / "outcome.json", runner.returncode)
+        if ending.status == "died" and _killed_for_memory() > killed_before:
+            note = "the system killed a process for want of memory meanwhile"
+            ending = Ending("died", f"{ending.error}; {note}")
+        return ending
     except KeyboardInterrupt:
         return Ending("interrupted", "interrupted from outside")
     finally:
@@ -80,6 +119,47 @@ def execute(notebook: Path, parameters: dict[str, Any], folder: Path, timeout_s:
         os.close(read_end)
         os.close(write_end)
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _watch(runner: subprocess.Popen[bytes], limits: Limits, stop: Stop) -> Ending | None:
+    """Wait for the runner's end; return how the run ended where that is not for it to say."""
+    deadline = time.monotonic() + limits.timeout_s
+    while True:
+        try:
+            runner.wait(max(0.0, min(_LOOK_S, deadline - time.monotonic())))
+            return None
+        except subprocess.TimeoutExpired:
+            pass
+        if stop.is_set():
+            return Ending("interrupted", "interrupted from outside")
+        if time.monotonic() >= deadline:
+            return Ending("timeout", f"took longer than timeout_s = {limits.timeout_s:g}")
+        if limits.memory_mb is not None and (used := _resident_mb(runner.pid)) > limits.memory_mb:
+            return Ending(
+                "died",
+                f"killed for its memory: {used:.0f} MB, memory_mb = {limits.memory_mb:g} allows "
+                "no more",
+            )
+
+
+def _resident_mb(pid: int) -> float:
+    """Resident memory of a process and all below it; what they share counts for each."""
+    total = 0
+    with suppress(psutil.Error):
+        leader = psutil.Process(pid)
+        for process in (leader, *leader.children(recursive=True)):
+            with suppress(psutil.Error):
+                total += process.memory_info().rss
+    return total / 1e6
+
+
+def _killed_for_memory() -> int:
+    """How many processes the system has killed for want of memory; 0 where it does not say."""
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/vmstat").read_text(encoding="ascii").splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0
 
 
 def _write_job(notebook: Path, parameters: dict[str, Any], folder: Path, scratch: Path) -> Path:

@@ -111,7 +111,7 @@ def measure(config: Config, device: str | StepDevice, *, order_seed: int = 0) ->
     _warm_up(step, rows[widest])
     thresholds = {str(m): m for m in config.min_widths}
     arms, runs = [], []
-    cells = [(width, seed) for width in config.widths for seed in range(config.seeds)]
+    cells = [(width, seed) for width in config.widths for seed in config.all_seeds()]
     for index in rng.permutation(len(cells)).tolist():
         width, seed = cells[index]
         gates = {"arrangement": Gate(enabled=False), "canonical": Gate(0)}

@@ -9,6 +9,7 @@ the token is killed.
 from __future__ import annotations
 
 import os
+import threading
 import time
 
 import psutil
@@ -18,11 +19,15 @@ __all__ = ["TOKEN_VARIABLE", "kill_run", "processes_of"]
 #: Environment variable that carries a run's token.
 TOKEN_VARIABLE = "VERIFYLAB_RUN_TOKEN"
 
+_ONE_AT_A_TIME = threading.Lock()  # psutil's list of processes is shared between threads
+
 
 def processes_of(token: str) -> list[psutil.Process]:
     """Return the live processes that carry `token`, the calling one excepted."""
     found = []
-    for process in psutil.process_iter():
+    with _ONE_AT_A_TIME:
+        processes = list(psutil.process_iter())
+    for process in processes:
         try:
             if process.pid != os.getpid() and process.environ().get(TOKEN_VARIABLE) == token:
                 found.append(process)

@@ -11,6 +11,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -18,11 +19,20 @@ from typing import Any
 
 import verifylab
 from verifylab import device
-from verifylab.gridfile import Row
+from verifylab.grid_rows import Row
 from verifylab.notebook import Notebook
 from verifylab.published import DataError, data_dir
 
-__all__ = ["IDENTITY_SCHEMA", "checkout", "cpu_model", "identity", "library_hash", "provenance"]
+__all__ = [
+    "IDENTITY_SCHEMA",
+    "automatic_device",
+    "checkout",
+    "cpu_model",
+    "identity",
+    "library_hash",
+    "provenance",
+    "versions",
+]
 
 #: Version of what a stored run means; a change makes every stored run stale.
 IDENTITY_SCHEMA = 1
@@ -31,31 +41,47 @@ _PACKAGE = Path(__file__).resolve().parent
 #: What of the package and of ``data/`` can change a result.
 _SOURCES = ("*.py", "*.cu", "*.mplstyle")
 _DATA = ("machines", "workloads", "published", "traces")
+_VERSIONS = (
+    "numpy",
+    "numba",
+    "scipy",
+    "pandas",
+    "pyarrow",
+    "papermill",
+    "ipykernel",
+    "cupy-cuda12x",
+    "cupy-cuda13x",
+    "cupy",
+)
 
 
-def identity(notebook: Notebook, row: Row) -> str:
+def identity(notebook: Notebook, row: Row, automatic: str | None = None) -> str:
     """Hash everything that a run's result depends on.
 
     Parameters
     ----------
     notebook : Notebook
     row : Row
+    automatic : str, optional
+        What ``device = "auto"`` means where it will run; default: what it means here.
 
     Returns
     -------
     str
         SHA-256, hexadecimal, of the parameters, the notebook's source, the library's source with
-        its data, the schema, the device that ``device = "auto"`` means here, and the content of
-        files that string parameters name (as seen from the notebook's folder).
+        its data, the schema, the device that ``device = "auto"`` means, the content of files that
+        string parameters name (as seen from the notebook's folder), and which repeat it is.
     """
     content = {
         "schema": IDENTITY_SCHEMA,
         "parameters": row.parameters,
-        "device": _resolved(row.parameters.get("device")),
+        "device": _resolved(row.parameters.get("device"), automatic),
         "files": _named_files(notebook.path.parent, row.parameters),
         "notebook": notebook.source_hash,
         "library": library_hash(),
     }
+    if row.repeat:
+        content["repeat"] = row.repeat
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=repr).encode()).hexdigest()
 
 
@@ -93,12 +119,7 @@ def provenance(command: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **checkout(),
         "library": library_hash(),
-        "versions": {
-            "python": platform.python_version(),
-            "verifylab": verifylab.__version__,
-            "numpy": metadata.version("numpy"),
-            "numba": metadata.version("numba"),
-        },
+        "versions": versions(),
         "cpu": cpu_model(),
         "seeds": parameters.get("seeds", parameters.get("seed")),
         "command": command,
@@ -106,17 +127,45 @@ def provenance(command: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @cache
+def versions() -> dict[str, str]:
+    """Versions of Python, this library and what its results may depend on, where installed."""
+    found = {"python": platform.python_version(), "verifylab": verifylab.__version__}
+    for name in _VERSIONS:
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+@cache
 def checkout() -> dict[str, Any]:
-    """Commit and dirty flag of the checkout that the package lies in; None where it is in none."""
+    """Commit of the checkout that the package lies in, and what is changed; None where in none.
+
+    Returns
+    -------
+    dict
+        ``commit``; ``dirty``, whether anything differs from it; ``diff``, the SHA-256 of those
+        differences, untracked files included, None where there are none.
+    """
     top = _git("rev-parse", "--show-toplevel")
     # A package installed into an environment inside some other repository is not of that one.
     if top is None or Path(top).resolve() != _PACKAGE.parent:
-        return {"commit": None, "dirty": None}
+        return {"commit": None, "dirty": None, "diff": None}
     changes = _git("status", "--porcelain")
     return {
         "commit": _git("rev-parse", "HEAD"),
         "dirty": None if changes is None else bool(changes),
+        "diff": _diff_hash() if changes else None,
     }
+
+
+def _diff_hash() -> str:
+    digest = hashlib.sha256((_git("diff", "HEAD", "--binary") or "").encode())
+    for name in sorted(
+        (_git("ls-files", "--others", "--exclude-standard", "-z") or "").split("\0")
+    ):
+        with suppress(OSError):
+            digest.update(f"{name}\0{_file_hash(_PACKAGE.parent / name)}\0".encode())
+    return digest.hexdigest()
 
 
 @cache
@@ -149,13 +198,14 @@ def _git(*arguments: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def _resolved(asked: Any) -> str | None:
+def _resolved(asked: Any, automatic: str | None) -> str | None:
     """Resolve ``auto``: a laptop's modelled result must not answer for a GPU added later."""
-    return _automatic() if asked == "auto" else None
+    return (automatic or automatic_device()) if asked == "auto" else None
 
 
 @cache
-def _automatic() -> str:
+def automatic_device() -> str:
+    """Name of the device that ``auto`` means on this machine."""
     return device.choose("auto").name
 
 

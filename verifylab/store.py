@@ -14,55 +14,41 @@ import json
 import os
 import secrets
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from verifylab.loading import load
 from verifylab.paths import check_writable, shown
+from verifylab.records import (
+    NEWER,
+    SCHEMA,
+    STATUSES,
+    Record,
+    StoreError,
+    checksums,
+    damage,
+    read_record,
+    read_status,
+    result_problem,
+)
 
-__all__ = ["SCHEMA", "STATUSES", "Record", "Store", "StoreError", "read_record", "result_problem"]
-
-#: Version of the folder's layout and of the JSON files in it.
-SCHEMA = 1
-STATUSES = ("ok", "failed", "timeout", "died", "interrupted")
+__all__ = [
+    "LEFTOVERS",
+    "SCHEMA",
+    "STATUSES",
+    "Record",
+    "Store",
+    "StoreError",
+    "load",
+    "read_record",
+    "result_problem",
+]
 
 _ASIDE, _OLD, _FAILED = ".part-", ".old-", ".failed"
-
-
-class StoreError(ValueError):
-    """The store cannot be used as asked."""
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What ``status.json`` says about a run.
-
-    Attributes
-    ----------
-    run : str
-        Folder name.
-    status : str
-        One of `STATUSES`.
-    error : str
-        One line; empty when ok.
-    seconds : float
-        Wall time, the kernel's start included.
-    started, ended : str
-        UTC, ISO 8601.
-    identity : str
-        As `verifylab.provenance.identity`.
-    schema : int
-    """
-
-    run: str
-    status: str
-    error: str
-    seconds: float
-    started: str
-    ended: str
-    identity: str
-    schema: int = SCHEMA
+#: How folders begin that only a killed sweep leaves.
+LEFTOVERS = (_ASIDE, _OLD)
 
 
 class Store:
@@ -152,15 +138,14 @@ class Store:
         failed = self.folder / f"{record.run}{_FAILED}"
         if record.status == "ok":
             shutil.rmtree(failed, ignore_errors=True)
-        elif (before := read_record(final)) and before.status == "ok":
+        elif (before := read_record(final)) and before.status == "ok" and not damage(final, before):
             final = failed
         _name_finally(aside, final.name)
-        for name, body in (
-            ("params.json", {"schema": SCHEMA, "parameters": parameters}),
-            ("provenance.json", {"schema": SCHEMA, **provenance}),
-            ("status.json", asdict(record)),
-        ):
-            _write_json(aside / name, body)
+        parameters = {"schema": SCHEMA, "parameters": parameters, "repeat": record.repeat}
+        _write_json(aside / "params.json", parameters)
+        _write_json(aside / "provenance.json", {"schema": SCHEMA, **provenance})
+        record = replace(record, checksums=checksums(aside))
+        _write_json(aside / "status.json", asdict(record))
         if not any((aside / "figures").iterdir()):
             (aside / "figures").rmdir()
         old = self.folder / f"{_OLD}{final.name}"
@@ -179,45 +164,25 @@ class Store:
             The stored run when it is whole, ok and of this identity.
         why_not : str
             Why there is none, in a few words; empty when there is.
+
+        Raises
+        ------
+        StoreError
+            When a newer version of this library wrote it.
         """
-        record = read_record(self.folder / run)
+        folder = self.folder / run
+        record, why_not = read_status(folder)
+        if NEWER in why_not:  # the run would replace it
+            raise StoreError(f"{shown(folder)} has {why_not}: update, or name another folder")
         if record is None:
-            return None, "no result yet"
+            return None, why_not if folder.exists() else "no result yet"
         if record.status != "ok":
             return None, f"last time {record.status}"
         if record.identity != identity:
-            return None, "parameters, notebook or library changed"
-        if problem := result_problem(self.folder / run):
+            return None, "stale: parameters, notebook or library changed"
+        if problem := damage(folder, record):
             return None, problem
         return record, ""
-
-
-def read_record(folder: Path) -> Record | None:
-    """Read a run's ``status.json``; None when it is missing, damaged or of another schema."""
-    try:
-        body = json.loads((folder / "status.json").read_text(encoding="utf-8"))
-        record = Record(**body)
-    except (OSError, ValueError, TypeError, RecursionError):
-        return None
-    return record if record.schema == SCHEMA and record.status in STATUSES else None
-
-
-def result_problem(folder: Path) -> str:
-    """Say what is wrong with a run's ``result.parquet``; empty when nothing is seen to be.
-
-    Looks at the format's marks at both ends, which a torn file does not have, and not inside.
-    """
-    path = folder / "result.parquet"
-    try:
-        with path.open("rb") as file:
-            head = file.read(4)
-            file.seek(-4, os.SEEK_END)
-            tail = file.read(4)
-    except FileNotFoundError:
-        return "no result.parquet"
-    except OSError as error:
-        return f"a result.parquet that cannot be read: {error.strerror}"
-    return "" if head == tail == b"PAR1" else "a torn result.parquet"
 
 
 def _name_finally(aside: Path, final: str) -> None:

@@ -1,4 +1,4 @@
-"""Sweeps: the runs of a grid file, one after the other, each in processes of its own.
+"""Sweeps: the runs of a grid file, each in processes of its own, on whoever executes them.
 
 A fault of one run is that run's result and never ends the sweep. A run is judged by what its
 process reported and by what it wrote, not by the notebook that it saved.
@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import signal
-import time
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from verifylab.gridfile import OUT, Grid, Row
-from verifylab.isolated import LOG, Ending, execute
+from verifylab.executors import Executor, LocalExecutor
+from verifylab.gridfile import Grid, Row
+from verifylab.isolated import Limits
 from verifylab.paths import check_writable, shown
-from verifylab.provenance import identity, provenance
-from verifylab.store import Record, Store, result_problem
+from verifylab.provenance import identity, library_hash
+from verifylab.records import Record
+from verifylab.store import Store
+from verifylab.tasks import Finished, Task, needs_gpu
 
 __all__ = ["Outcome", "Plan", "interruptible", "plan", "run_sweep"]
 
@@ -88,7 +91,9 @@ class Outcome:
         return self.folder / name if (self.folder / name).is_file() else None
 
 
-def plan(grid: Grid, out: str | Path = "runs", *, force: bool = False) -> list[Plan]:
+def plan(
+    grid: Grid, out: str | Path = "runs", *, force: bool = False, executor: Executor | None = None
+) -> list[Plan]:
     """Say what `run_sweep` would do, without doing it.
 
     Raises
@@ -98,7 +103,8 @@ def plan(grid: Grid, out: str | Path = "runs", *, force: bool = False) -> list[P
     """
     store = Store(out, grid.name)
     check_writable(store.folder)
-    return [_plan(store, grid, row, force)[0] for row in grid.rows]
+    automatic = executor.automatic if executor else None
+    return [_plan(store, grid, row, force, automatic)[0] for row in grid.rows]
 
 
 def run_sweep(
@@ -108,11 +114,14 @@ def run_sweep(
     force: bool = False,
     command: str | None = None,
     on_start: Callable[[Row, int], None] | None = None,
+    executor: Executor | None = None,
+    stop: threading.Event | None = None,
 ) -> Iterator[Outcome]:
-    """Run a grid, yielding each run as it ends.
+    """Run a grid: yield what is stored already, then each run as it ends.
 
-    A run whose identity is stored with status ``ok`` is not run again. Ctrl-C ends the run at
-    hand, which is recorded and yielded as ``interrupted``, and then the sweep.
+    A run whose identity is stored with status ``ok`` is not run again. Ctrl-C, or `stop` once it
+    is set, ends the runs at hand, which are recorded and yielded as ``interrupted``, and then the
+    sweep.
 
     Parameters
     ----------
@@ -126,6 +135,10 @@ def run_sweep(
         For the provenance; default: the one that does this.
     on_start : callable, optional
         Called with the row and its number, from 1, before it is run.
+    executor : Executor, optional
+        Default: this machine, one run at a time.
+    stop : threading.Event, optional
+        From `interruptible`.
 
     Raises
     ------
@@ -133,73 +146,113 @@ def run_sweep(
         When results cannot be written into `out`, or another sweep is at it.
     """
     command = command or shlex.join(["verifylab", "sweep", shown(grid.path)])
+    executor = executor or LocalExecutor()
     with Store(out, grid.name) as store:
+        tasks, sought = [], {}
         for number, row in enumerate(grid.rows, 1):
-            todo, sought, record = _plan(store, grid, row, force)
+            if stop is not None and stop.is_set():
+                return
+            todo, identity, record = _plan(store, grid, row, force, executor.automatic)
             if not todo.run and record is not None:
                 yield Outcome(row, record, store.folder / row.name, stored=True)
                 continue
+            sought[number] = identity
+            tasks.append(_task(grid, row, number, command, executor.automatic))
+
+        def starting(task: Task) -> None:
             if on_start:
-                on_start(row, number)
-            outcome = _run(store, grid, row, sought, command)
-            yield outcome
-            if outcome.record.status == "interrupted":
-                return
+                on_start(grid.rows[task.number - 1], task.number)
+
+        for task, folder, finished in executor.run(tasks, store.begin, starting, stop):
+            row = grid.rows[task.number - 1]
+            yield _stored(store, grid, row, sought[task.number], folder, finished)
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
-    """Treat SIGTERM, and SIGHUP unless ignored as under nohup, as Ctrl-C: the run is recorded."""
-    signals = [signal.SIGTERM]
+def interruptible() -> Iterator[threading.Event]:
+    """Set an event on SIGINT (Ctrl-C), on SIGTERM, and on SIGHUP unless ignored as under nohup.
+
+    An exception could strike where it loses the runs at hand. Only a second signal raises one.
+    """
+    stop = threading.Event()
+    signals = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signals.append(signal.SIGHUP)
 
     def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
 
     before = {number: signal.signal(number, interrupt) for number in signals}
     try:
-        yield
+        yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _plan(store: Store, grid: Grid, row: Row, force: bool) -> tuple[Plan, str, Record | None]:
-    sought = identity(grid.notebook, row)
+def _plan(
+    store: Store, grid: Grid, row: Row, force: bool, automatic: str | None
+) -> tuple[Plan, str, Record | None]:
+    sought = identity(grid.notebook, row, automatic)
     record, why = store.find(row.name, sought)
     if record and not force:
         return Plan(row, False, f"stored, done {record.ended}"), sought, record
     return Plan(row, True, why or "asked for with --force"), sought, record
 
 
-def _run(store: Store, grid: Grid, row: Row, sought: str, command: str) -> Outcome:
-    aside = store.begin(row.name)
-    started, clock = _now(), time.monotonic()
-    ending = execute(grid.notebook.path, row.given, aside, grid.timeout_s)
-    if ending.status == "ok" and (problem := result_problem(aside)):
-        ending = Ending("failed", f"the notebook ended well, but its folder {OUT!r} has {problem}")
+def _task(grid: Grid, row: Row, number: int, command: str, automatic: str | None) -> Task:
+    return Task(
+        number=number,
+        name=row.name,
+        notebook=grid.notebook.path,
+        parameters=row.given,
+        all_parameters=row.parameters,
+        limits=Limits(grid.timeout_s, grid.memory_mb),
+        gpu=needs_gpu(row.parameters, automatic),
+        command=command,
+    )
+
+
+def _stored(
+    store: Store, grid: Grid, row: Row, sought: str, folder: Path | None, finished: Finished
+) -> Outcome:
+    """Store a run. Where even that cannot be done, as on a full disk, that is its result."""
+    error = _one_line(finished.ending.error)
     record = Record(
         run=row.name,
-        status=ending.status,
-        error=_one_line(ending.error).replace(aside.name, row.name),
-        seconds=round(time.monotonic() - clock, 3),
-        started=started,
-        ended=_now(),
+        status=finished.ending.status,
+        error=error.replace(folder.name, row.name) if folder else error,
+        seconds=finished.seconds,
+        started=finished.started,
+        ended=finished.ended,
         identity=sought,
+        repeat=row.repeat,
+        attempts=finished.attempts,
+        notes=finished.notes,
+        notebook=shown(grid.notebook.path),
+        notebook_source=grid.notebook.source_hash,
+        library=library_hash(),
     )
-    if ending.status == "ok":
-        (aside / LOG).unlink(missing_ok=True)
-    times = {"started": record.started, "ended": record.ended}
-    origin = {**provenance(command, row.parameters), **times}
-    folder = store.commit(aside, record, row.parameters, origin)
-    return Outcome(row, record, folder, stored=False)
+    problem = ""
+    while True:
+        try:
+            folder = folder or store.begin(row.name)
+            final = store.commit(folder, record, row.parameters, finished.origin)
+            return Outcome(row, record, final, stored=False)
+        except OSError as error_:
+            if folder is not None:  # its room may do for the records alone
+                shutil.rmtree(folder, ignore_errors=True)
+                folder = None
+            if problem:
+                return Outcome(row, record, store.folder / row.name, stored=False)
+            problem = f"could not be stored: {error_.strerror or error_}"
+            told = "; ".join(filter(None, (record.error, problem)))
+            status = "failed" if record.status == "ok" else record.status
+            record = replace(record, status=status, error=told)
 
 
 def _one_line(text: str) -> str:
     """One line of an error, without colours and not too long."""
     return " ".join(_COLOURS.sub("", text).split())[:500]
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

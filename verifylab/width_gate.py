@@ -61,6 +61,8 @@ class Config:
         0 to 1; snaps to 0.25, 0.5, 0.75 or 1.
     drafts : str or int
         A ladder such as ``"4:3,8:3,16:1"`` or one number for every width.
+    first_seed : int
+        The seeds are this and the following ones; a sweep's repeats count on from it.
     seeds, steps, warmup_steps : int
         Seeds (2 or more: intervals come from them), steps counted for each, steps before those.
     mode : {"steady", "drain"}
@@ -89,6 +91,7 @@ class Config:
     graph_capacity: int = VERIFY_BATCHED_GRAPH_CAP
     dcut_ratio: float = DEFAULT_RATIO
     drafts: str | int = str(DEFAULT_LADDER)
+    first_seed: int = 0
     seeds: int = 20
     steps: int = 2000
     warmup_steps: int = 200
@@ -106,6 +109,7 @@ class Config:
         for name, low, high in (("widths", 1, MAX_WIDTH), ("min_widths", 0, 2**63 - 1)):
             object.__setattr__(self, name, whole_list(name, getattr(self, name), low, high))
         whole("graph_capacity", self.graph_capacity, 1, MAX_CAPACITY)
+        whole("first_seed", self.first_seed, 0, 2**31)
         whole("seeds", self.seeds, 2, 10_000)
         whole("steps", self.steps, 1, 10**9)
         whole("warmup_steps", self.warmup_steps, 0, 10**9)
@@ -140,6 +144,10 @@ class Config:
                 hint = f", did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
                 raise ValueError(f"unknown parameter {name!r}{hint}")
         return cls(**given)
+
+    def all_seeds(self) -> range:
+        """Return the seeds, in order."""
+        return range(int(self.first_seed), int(self.first_seed) + int(self.seeds))
 
     def profile(self) -> MachineProfile:
         """Return the machine profile."""
@@ -253,7 +261,7 @@ def width_gate(config: Config) -> WidthGate:
         unpruned = grid(
             config.workload(), config.widths, machine,
             dataclasses.replace(config.settings(config.widths[0]), ratio=1.0),
-            seeds=range(config.seeds), arms=[("arrangement", None)], spreads=[central],
+            seeds=config.all_seeds(), arms=[("arrangement", None)], spreads=[central],
         ).assign(policy="unpruned")  # fmt: skip
         arm_runs = with_times(
             pd.concat([arms[arms.spread == central], unpruned], ignore_index=True), machine
@@ -296,7 +304,7 @@ def _simulate(config: Config, machine: MachineProfile) -> tuple[pd.DataFrame, pd
     def simulated(arms: list[tuple[str, Gate | None]]) -> pd.DataFrame:
         return grid(
             config.workload(), config.widths, machine, config.settings(config.widths[0]),
-            seeds=range(config.seeds), arms=arms, spreads=config.spreads(),
+            seeds=config.all_seeds(), arms=arms, spreads=config.spreads(),
         )  # fmt: skip
 
     arms = simulated([("arrangement", None), ("canonical", None)])

@@ -1,0 +1,97 @@
+"""Taking away what is not worth keeping of the store: never an ok run, unless it is named."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from verifylab.loading import Stored, scan
+from verifylab.store import LEFTOVERS, Store
+
+__all__ = ["Garbage", "collect", "garbage"]
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """A folder that could go.
+
+    Attributes
+    ----------
+    sweep, run : str
+    folder : Path
+    status : str
+        One of `verifylab.records.SEEN`, or ``leftover``: of a sweep that was killed.
+    why : str
+    nbytes : int
+    """
+
+    sweep: str
+    run: str
+    folder: Path
+    status: str
+    why: str
+    nbytes: int
+
+
+def garbage(
+    sweeps: Sequence[Path], named: Sequence[Path] = (), statuses: Sequence[str] = ()
+) -> list[Garbage]:
+    """List what could go.
+
+    Parameters
+    ----------
+    sweeps : sequence of Path
+        Folders of sweeps: of these, what a killed sweep left and every run that is not ok, or
+        the runs of `statuses`, where these are given.
+    named : sequence of Path
+        Folders of runs that go whatever their status.
+    statuses : sequence of str
+        ``ok`` and ``stale`` go only when named here.
+    """
+    found = {}
+    for sweep in sweeps:
+        for stored in scan(sweep):
+            ready = stored.status in statuses if statuses else stored.status not in ("ok", "stale")
+            if ready:
+                found[stored.folder] = _of(stored, f"status {stored.status}")
+        if not statuses:
+            for pattern in LEFTOVERS:
+                for folder in sweep.glob(f"{pattern}*"):
+                    why = "left by a sweep that was killed, or being written now"
+                    found[folder] = Garbage(
+                        sweep.name, folder.name, folder, "leftover", why, _size(folder)
+                    )
+    for folder in named:
+        for stored in scan(folder):
+            found[stored.folder] = _of(stored, "named")
+    return sorted(found.values(), key=lambda one: (one.sweep, one.run))
+
+
+def collect(found: Sequence[Garbage]) -> list[Garbage]:
+    """Remove folders; return those that are gone.
+
+    Raises
+    ------
+    StoreError
+        When a sweep is writing beside one of them.
+    """
+    gone = []
+    for sweep in dict.fromkeys(one.folder.parent for one in found):
+        with Store(sweep.parent, sweep.name):  # takes the lock, and the leftovers away
+            for one in found:
+                if one.folder.parent == sweep:
+                    shutil.rmtree(one.folder, ignore_errors=True)
+                    if not one.folder.exists():
+                        gone.append(one)
+    return gone
+
+
+def _of(stored: Stored, why: str) -> Garbage:
+    size = _size(stored.folder)
+    return Garbage(stored.sweep, stored.run, stored.folder, stored.status, why, size)
+
+
+def _size(folder: Path) -> int:
+    return sum(path.lstat().st_size for path in folder.rglob("*"))

@@ -1,0 +1,254 @@
+"""Two sets of stored results held against each other: paired deltas, each with its class.
+
+Runs are paired on their parameters, but for those in which the two sets differ as a whole: what has
+one value on either side, and another one on the other, is what is compared. Rows of paired runs are
+paired on the columns that tell them apart. What is left (repeats, and a column ``seed``) are
+replicates: the mean of their paired deltas gets a 95 % t interval.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from verifylab.loading import COLUMNS
+from verifylab.repeats import FIRST_SEED, REPEAT
+from verifylab.stats import interval
+
+__all__ = ["CLASSES", "Comparison", "Delta", "compare_results", "lower_is_better"]
+
+CLASSES = ("REGRESSION", "GAIN", "NO CHANGE", "NEW", "MISSING")
+
+#: Metrics taken where none is named: the first that both sets have.
+_METRICS = ("tok_s", "step_ms", "total_ms")
+#: Columns that only number replicates, and those that say nothing about what was measured.
+_REPLICATES, _STAMPS = ("seed",), ("date", "time", "machine", "seeds", "commit")
+_LOWER = ("_ms", "_us", "_ns", "_bytes", "_mib", "_mb", "seconds", "captures", "capture_fraction")
+_LOWER_TOO = ("launches_per_layer", "keys_seen", "nodes")
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """One line of a comparison.
+
+    Attributes
+    ----------
+    kind : str
+        One of `CLASSES`.
+    metric : str
+    where : dict
+        Parameters and columns that say what was compared.
+    a, b : float or None
+        Means over the replicates; None where a side has none.
+    delta_pct, low_pct, high_pct : float or None
+        Mean of the paired deltas in percent of `a`, with its interval; None where there is none.
+    n : int
+        Replicates, pairs of them where both sides have some.
+    """
+
+    kind: str
+    metric: str
+    where: dict[str, Any]
+    a: float | None
+    b: float | None
+    delta_pct: float | None
+    low_pct: float | None
+    high_pct: float | None
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What `compare_results` found.
+
+    Attributes
+    ----------
+    deltas : list of Delta
+    differing : dict of str to (object, object)
+        Parameters in which the sets differ as a whole: what is compared.
+    left_out : list of str
+        Runs of either set that have no result, with their status.
+    """
+
+    deltas: list[Delta]
+    differing: dict[str, tuple[Any, Any]]
+    left_out: list[str]
+
+
+def lower_is_better(metric: str) -> bool:
+    """Guess from a metric's name whether less of it is better: times, sizes, captures."""
+    return metric.endswith(_LOWER) or metric in _LOWER_TOO
+
+
+def compare_results(
+    a: pd.DataFrame,
+    b: pd.DataFrame,
+    *,
+    metrics: Sequence[str] = (),
+    threshold_pct: float = 1.0,
+    lower: Iterable[str] = (),
+) -> Comparison:
+    """Compare two tables of `verifylab.store.load`, `a` being the base.
+
+    Parameters
+    ----------
+    a, b : DataFrame
+    metrics : sequence of str
+        Columns to compare; default: the first of tok_s, step_ms, total_ms that both have.
+    threshold_pct : float
+        A smaller delta is NO CHANGE, and so is one whose interval reaches 0.
+    lower : iterable of str
+        Metrics of which less is better, beside those that `lower_is_better` knows.
+
+    Raises
+    ------
+    ValueError
+        When there is nothing to compare.
+    """
+    left_out = [*_without_result(a, "A"), *_without_result(b, "B")]
+    a, b = (frame[frame.status.isin(("ok", "stale"))] for frame in (a, b))
+    for name, frame in (("A", a), ("B", b)):
+        if frame.empty:
+            raise ValueError(f"{name} has no run with a result to compare")
+    metrics = list(metrics) or _default(a, b)
+    for metric in metrics:
+        for name, frame in (("A", a), ("B", b)):
+            if metric not in frame or not pd.api.types.is_numeric_dtype(frame[metric]):
+                raise ValueError(f"{name} has no numbers in a column {metric!r}: {_numbers(frame)}")
+    differing = _differing(a, b)
+    # What a sweep sets for each repeat numbers replicates.
+    apart = {f"param_{n}" for n in (REPEAT, FIRST_SEED)} if (a.repeat > 0).any() else set()
+    names = sorted({n for f in (a, b) for n in f if n.startswith("param_")} - {*differing, *apart})
+    by = _by(a, b, names, metrics)
+    deltas = []
+    for metric in metrics:
+        better = -1 if lower_is_better(metric) or metric in set(lower) else 1
+        left, right = (_keyed(frame, names, by, metric) for frame in (a, b))
+        for key in dict.fromkeys((*left, *right)):
+            where = json.loads(key)
+            pair = left.get(key, {}), right.get(key, {})
+            deltas.append(_delta(metric, where, *pair, threshold_pct, better))
+    _thin(deltas)
+    return Comparison(deltas, {n[6:]: v for n, v in differing.items()}, left_out)
+
+
+def _without_result(frame: pd.DataFrame, side: str) -> list[str]:
+    bad = frame[~frame.status.isin(("ok", "stale"))]
+    rows = zip(bad.sweep, bad.run, bad.status, strict=True)
+    return [f"{side}: {sweep}/{run} is {status}" for sweep, run, status in rows]
+
+
+def _default(a: pd.DataFrame, b: pd.DataFrame) -> list[str]:
+    for metric in _METRICS:
+        if metric in a and metric in b:
+            return [metric]
+    raise ValueError(f"name what to compare with --metric; {_numbers(a)}")
+
+
+def _numbers(frame: pd.DataFrame) -> str:
+    about = {*COLUMNS, *(n for n in frame if str(n).startswith("param_"))}
+    names = [str(n) for n in frame if n not in about and pd.api.types.is_float_dtype(frame[n])]
+    return f"there are {', '.join(names)}" if names else "there are none"
+
+
+def _differing(a: pd.DataFrame, b: pd.DataFrame) -> dict[str, tuple[Any, Any]]:
+    found = {}
+    for name in sorted({n for f in (a, b) for n in f if n.startswith("param_")}):
+        sides = [set(map(_text, f[name])) if name in f else {"null"} for f in (a, b)]
+        if len(sides[0]) == len(sides[1]) == 1 and sides[0] != sides[1]:
+            found[name] = (json.loads(sides[0].pop()), json.loads(sides[1].pop()))
+    return found
+
+
+def _by(a: pd.DataFrame, b: pd.DataFrame, names: list[str], metrics: list[str]) -> list[str]:
+    """Columns of the results that tell the rows of a run apart: as few as do, from the left."""
+    about = {*COLUMNS, *metrics, *_REPLICATES, *_STAMPS}
+    able = [
+        n for n in a
+        if n in b and n not in about and not n.startswith("param_")
+        and not pd.api.types.is_float_dtype(a[n]) and not pd.api.types.is_float_dtype(b[n])
+    ]  # fmt: skip
+    run = ["sweep", "run", *(r for r in _REPLICATES if r in a and r in b)]
+    by: list[str] = []
+    while True:
+        apart = not any(f.duplicated([*run, *by]).any() for f in (a, b))
+        if apart or not able:
+            return by
+        by.append(able.pop(0))
+
+
+def _keyed(
+    frame: pd.DataFrame, names: list[str], by: list[str], metric: str
+) -> dict[str, dict[str, float]]:
+    """Values of a metric by what they are of, then by replicate."""
+    out: dict[str, dict[str, float]] = {}
+    columns = {n: frame[n].tolist() if n in frame else [None] * len(frame) for n in (*names, *by)}
+    marks = [frame["repeat"].tolist(), *(frame[r].tolist() for r in _REPLICATES if r in frame)]
+    seen: dict[tuple[Any, ...], int] = {}
+    for at, value in enumerate(frame[metric].tolist()):
+        if _plain(value) is None:
+            continue
+        where = {n.removeprefix("param_"): _plain(c[at]) for n, c in columns.items()}
+        key = json.dumps(where)
+        mark = tuple(_text(m[at]) for m in marks)
+        # Rows that nothing tells apart are paired in their order.
+        nth = seen[key, *mark] = seen.get((key, *mark), -1) + 1
+        out.setdefault(key, {})[_text([*mark, nth])] = float(value)
+    return out
+
+
+def _delta(
+    metric: str,
+    where: dict[str, Any],
+    a: dict[str, float],
+    b: dict[str, float],
+    threshold_pct: float,
+    better: int,
+) -> Delta:
+    both = [mark for mark in a if mark in b]
+    if not both:
+        found = a or b
+        mean = float(np.mean(list(found.values())))
+        base, other = (mean, None) if a else (None, mean)
+        kind = "MISSING" if a else "NEW"
+        return Delta(kind, metric, where, base, other, None, None, None, len(found))
+    left, right = (np.array([side[mark] for mark in both]) for side in (a, b))
+    means = float(left.mean()), float(right.mean())
+    if (left == 0).any():
+        # No percentage of nothing: only the direction is known.
+        change = float((right - left).mean())
+        kind = "NO CHANGE" if change == 0 else "GAIN" if change * better > 0 else "REGRESSION"
+        delta = 0.0 if change == 0 else None
+        return Delta(kind, metric, where, *means, delta, None, None, len(both))
+    mean, low, high = interval(100.0 * (right - left) / np.abs(left))
+    sure = math.isnan(low) or low > 0 or high < 0
+    kind = "NO CHANGE"
+    if sure and abs(mean) > threshold_pct:
+        kind = "GAIN" if mean * better > 0 else "REGRESSION"
+    if math.isnan(low):
+        return Delta(kind, metric, where, *means, mean, None, None, len(both))
+    return Delta(kind, metric, where, *means, mean, low, high, len(both))
+
+
+def _thin(deltas: list[Delta]) -> None:
+    """Take out of every `where` what is the same in all: it tells nothing apart."""
+    for name in list(deltas[0].where) if len(deltas) > 1 else ():
+        if len({_text(delta.where.get(name)) for delta in deltas}) == 1:
+            for delta in deltas:
+                delta.where.pop(name, None)
+
+
+def _plain(value: Any) -> Any:
+    value = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+    missing = value is pd.NA or (isinstance(value, float) and math.isnan(value))
+    return None if missing else value
+
+
+def _text(value: Any) -> str:
+    return json.dumps(_plain(value), sort_keys=True, default=str)

@@ -1,0 +1,235 @@
+"""What a stored run says about itself: its ``status.json``, and whether its files are as written.
+
+Schema of the folder (`SCHEMA`): ``status.json`` holds the fields of `Record`, ``params.json``
+``{"schema", "parameters", "repeat"}``, ``provenance.json`` ``{"schema", ...}`` as
+`verifylab.provenance` gives it. Schema 1 lacked ``repeat``, ``attempts``, ``notes``, ``notebook``,
+``notebook_source``, ``library`` and ``checksums``; it is read with their defaults.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+__all__ = [
+    "NEWER",
+    "READABLE",
+    "SCHEMA",
+    "SEEN",
+    "STATUSES",
+    "Record",
+    "StoreError",
+    "checksums",
+    "content_of",
+    "damage",
+    "read_record",
+    "read_status",
+    "result_problem",
+]
+
+#: Version of the folder's layout and of the JSON files in it.
+SCHEMA = 2
+#: Versions that this code reads.
+READABLE = (1, 2)
+#: How a record of a schema to come is spoken of.
+NEWER = "written by a newer verifylab"
+#: What a run is stored with.
+STATUSES = ("ok", "failed", "timeout", "died", "interrupted")
+#: What a stored run is seen as: ``stale`` is ok, but its notebook or the library changed since;
+#: ``corrupt`` has files that are missing, torn or not as they were written.
+SEEN = (*STATUSES, "stale", "corrupt")
+
+#: What of a run's folder is data. A notebook or a text may be opened and saved by its reader.
+_DATA = ("*.parquet", "params.json", "provenance.json")
+
+
+class StoreError(ValueError):
+    """The store cannot be used as asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What ``status.json`` says about a run.
+
+    Attributes
+    ----------
+    run : str
+        Folder name.
+    status : str
+        One of `STATUSES`.
+    error : str
+        One line; empty when ok.
+    seconds : float
+        Wall time, the kernel's start included.
+    started, ended : str
+        UTC, ISO 8601.
+    identity : str
+        As `verifylab.provenance.identity`.
+    schema : int
+    repeat : int
+        Which repeat of its parameters, from 0.
+    attempts : int
+        How often it was started: more than once where a cluster's worker was lost.
+    notes : tuple of str
+        What else is to be known, one sentence each.
+    notebook, notebook_source, library : str
+        The notebook's path as shown, the hash of its source, and that of the library.
+    checksums : dict
+        ``{"bytes": ..., "sha256": ...}`` of each data file.
+    """
+
+    run: str
+    status: str
+    error: str
+    seconds: float
+    started: str
+    ended: str
+    identity: str
+    schema: int = SCHEMA
+    repeat: int = 0
+    attempts: int = 1
+    notes: tuple[str, ...] = ()
+    notebook: str = ""
+    notebook_source: str = ""
+    library: str = ""
+    checksums: dict[str, dict[str, Any]] = field(default_factory=dict, compare=False)
+
+
+_TYPES = {
+    "run": str,
+    "status": str,
+    "error": str,
+    "seconds": (int, float),
+    "started": str,
+    "ended": str,
+    "identity": str,
+    "schema": int,
+    "repeat": int,
+    "attempts": int,
+    "notes": tuple,
+    "notebook": str,
+    "notebook_source": str,
+    "library": str,
+    "checksums": dict,
+}
+assert set(_TYPES) == {f.name for f in fields(Record)}
+
+
+def read_status(folder: Path) -> tuple[Record | None, str]:
+    """Read a run's ``status.json``.
+
+    Returns
+    -------
+    record : Record or None
+    why_not : str
+        What is the matter with the file, in a few words; empty when nothing is.
+    """
+    try:
+        body = json.loads(content_of(folder, "status.json"))
+    except FileNotFoundError:
+        return None, "no status.json"
+    except OSError as error:
+        return None, f"a status.json that cannot be read: {error.strerror}"
+    except (ValueError, RecursionError):
+        return None, "a status.json that is not JSON"
+    if not isinstance(body, dict):
+        return None, "a status.json that is no object"
+    schema = body.get("schema")
+    if schema not in READABLE:
+        newer = isinstance(schema, int) and schema > SCHEMA
+        what = NEWER if newer else "of an unknown kind"
+        readable = " and ".join(map(str, READABLE))
+        return None, f"a status.json {what}: schema {schema!r}, this one reads {readable}"
+    if isinstance(body.get("notes"), list):
+        body["notes"] = tuple(body["notes"])
+    try:
+        record = Record(**body)
+    except TypeError:
+        return None, "a status.json with fields missing or unknown"
+    for name, kind in _TYPES.items():
+        if not isinstance(getattr(record, name), kind):  # type: ignore[arg-type]
+            return None, f"a status.json whose {name!r} is no {_kind(kind)}"
+    if record.status not in STATUSES:
+        return None, f"a status.json whose status is {record.status!r}"
+    return record, ""
+
+
+def content_of(folder: Path, name: str) -> bytes:
+    """Read a file; without `pathlib`'s joining, which tells where ten thousand are read."""
+    with open(f"{folder}{os.sep}{name}", "rb", buffering=0) as file:
+        return file.read()
+
+
+def read_record(folder: Path) -> Record | None:
+    """Read a run's ``status.json``; None when it is missing, damaged or of another schema."""
+    return read_status(folder)[0]
+
+
+def checksums(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return size and SHA-256 of the data files that lie in a run's folder."""
+    found = {}
+    for path in sorted(path for pattern in _DATA for path in folder.glob(pattern)):
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            found[path.name] = {"bytes": file.tell(), "sha256": digest}
+    return found
+
+
+def damage(folder: Path, record: Record, *, quick: bool = False) -> str:
+    """Say how a run's data files differ from what was written; empty when they do not.
+
+    Parameters
+    ----------
+    folder : Path
+    record : Record
+        Of this folder. One of schema 1 has no checksums: then only the marks are looked at.
+    quick : bool
+        Look at sizes alone.
+    """
+    for name, written in record.checksums.items():
+        path = f"{folder}{os.sep}{name}"
+        try:
+            size = os.stat(path).st_size
+            if size != written["bytes"]:
+                return f"{name} has {size} bytes, {written['bytes']} were written"
+            if quick:
+                continue
+            with open(path, "rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() != written["sha256"]:
+                    return f"{name} is not as it was written (its checksum differs)"
+        except FileNotFoundError:
+            return f"no {name}"
+        except OSError as error:
+            return f"a {name} that cannot be read: {error.strerror}"
+        except (KeyError, TypeError):
+            return f"a status.json whose checksum of {name} is damaged"
+    # A record of schema 1 has no checksums; nor may one that says ok go without a result.
+    unknown = record.status == "ok" and "result.parquet" not in record.checksums
+    return result_problem(folder) if unknown else ""
+
+
+def result_problem(folder: Path) -> str:
+    """Say what is wrong with a run's ``result.parquet``; empty when nothing is seen to be.
+
+    Looks at the format's marks at both ends, which a torn file does not have, and not inside.
+    """
+    path = folder / "result.parquet"
+    try:
+        with path.open("rb") as file:
+            head = file.read(4)
+            file.seek(-4, os.SEEK_END)
+            tail = file.read(4)
+    except FileNotFoundError:
+        return "no result.parquet"
+    except OSError as error:
+        return f"a result.parquet that cannot be read: {error.strerror}"
+    return "" if head == tail == b"PAR1" else "a torn result.parquet"
+
+
+def _kind(kind: Any) -> str:
+    names = {str: "text", int: "whole number", dict: "object", tuple: "list"}
+    return names.get(kind, "number")

@@ -1,0 +1,235 @@
+"""A sweep as one HTML file: figures, tables, provenance and failures, all inside it.
+
+Nothing in it asks the network or runs a script, and its content security policy holds it to that.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from verifylab.loading import Stored, load, scan
+from verifylab.paths import shown
+from verifylab.records import SEEN, StoreError
+
+__all__ = ["ROWS", "render", "write_report"]
+
+#: Rows of a result that are shown; the file has them all.
+ROWS = 200
+#: Characters of a failed run's log that are shown, its end.
+_LOG = 4000
+_IMAGES = {".svg": "image/svg+xml", ".png": "image/png"}
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def write_report(sweep: str | Path, output: str | Path | None = None) -> Path:
+    """Write the report of a sweep.
+
+    Parameters
+    ----------
+    sweep : path
+        Folder of a sweep.
+    output : path, optional
+        Default: ``report.html`` in that folder.
+
+    Raises
+    ------
+    StoreError
+        When there is no stored run.
+    """
+    sweep = Path(sweep)
+    path = Path(output) if output else sweep / "report.html"
+    text = render(sweep)
+    aside = path.with_name(f".{path.name}.part")
+    aside.write_text(text, encoding="utf-8")
+    aside.replace(path)
+    return path
+
+
+def render(sweep: str | Path) -> str:
+    """Return the report of a sweep as HTML."""
+    runs = scan(sweep, deep=True)
+    if not runs:
+        raise StoreError(f"{shown(sweep)} has no stored run to report")
+    good = [run for run in runs if run.status in ("ok", "stale")]
+    bad = [run for run in runs if run.status not in ("ok", "stale")]
+    name = runs[0].sweep
+    varied = _varied(runs)
+    counts = Counter(run.status for run in runs)
+    tally = ", ".join(f"{counts[s]} {s}" for s in SEEN if counts[s])
+    parts = [
+        f"<h1>{escape(name)}</h1>",
+        f"<p class=tally>{len(runs)} runs: {escape(tally)}</p>",
+        _overview(runs, varied),
+    ]
+    if bad:
+        parts += ["<h2>Not ok</h2>", *map(_failure, bad)]
+    if good:
+        parts += ["<h2>Results</h2>"]
+        parts += [_run(run, varied, opened=len(good) <= 3) for run in good]
+    return (
+        "<!DOCTYPE html>\n<html lang=en><head><meta charset=utf-8>"
+        '<meta http-equiv="Content-Security-Policy" '
+        "content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">"
+        '<meta name=viewport content="width=device-width, initial-scale=1">'
+        f"<title>{escape(name)}: {len(runs)} runs</title><style>{_STYLE}</style></head>"
+        f"<body><main>{''.join(parts)}</main></body></html>\n"
+    )
+
+
+def _varied(runs: Sequence[Stored]) -> list[str]:
+    """Parameters that are not the same in all runs."""
+    names = dict.fromkeys(name for run in runs for name in run.parameters)
+    texts = {n: {json.dumps(r.parameters.get(n), default=str) for r in runs} for n in names}
+    return [name for name in names if len(texts[name]) > 1]
+
+
+def _overview(runs: Sequence[Stored], varied: list[str]) -> str:
+    head = ["run", "status", *varied, "repeat", "seconds", "started", "note"]
+    rows = []
+    for run in runs:
+        record = run.record
+        values = [json.dumps(run.parameters.get(name), default=str) for name in varied]
+        about = [record.repeat, f"{record.seconds:.1f}", record.started] if record else ["", "", ""]
+        note = "; ".join(filter(None, (run.error, *(record.notes if record else ()))))
+        link = f'<a href="#{escape(run.run)}">{escape(run.run)}</a>'
+        cells = [*values, *about, _private(note)]
+        rows.append(
+            f"<tr><td>{link}</td>{_badge(run.status, 'td')}"
+            + "".join(f"<td>{escape(str(cell))}</td>" for cell in cells)
+            + "</tr>"
+        )
+    return _wrapped(head, rows)
+
+
+def _failure(run: Stored) -> str:
+    log = ""
+    try:
+        text = (run.folder / "log.txt").read_text(encoding="utf-8", errors="replace")
+        if tail := _private(_COLOURS.sub("", text))[-_LOG:].strip():
+            log = f"<details><summary>end of its log</summary><pre>{escape(tail)}</pre></details>"
+    except OSError:
+        pass
+    return (
+        f'<section id="{escape(run.run)}"><h3>{escape(run.run)} {_badge(run.status)}</h3>'
+        f"<p class=error>{escape(_private(run.error))}</p>{log}{_provenance(run)}</section>"
+    )
+
+
+def _run(run: Stored, varied: list[str], opened: bool) -> str:
+    values = ", ".join(f"{n} = {json.dumps(run.parameters.get(n), default=str)}" for n in varied)
+    body = [_figure(path) for path in _figures(run.folder)]
+    try:
+        text = (run.folder / "summary.txt").read_text(encoding="utf-8", errors="replace")
+        body.insert(0, f"<pre>{escape(_private(text.strip()))}</pre>")
+    except OSError:
+        pass
+    body += [_result(run), _provenance(run)]
+    return (
+        f'<section id="{escape(run.run)}"><details{" open" * opened}>'
+        f"<summary><b>{escape(run.run)}</b> {_badge(run.status)} <span>{escape(values)}</span>"
+        f"</summary>{''.join(body)}</details></section>"
+    )
+
+
+def _figures(folder: Path) -> list[Path]:
+    """Each figure once, as SVG where there is one: it stays sharp."""
+    found: dict[str, Path] = {}
+    for path in sorted((folder / "figures").glob("*"), key=lambda p: list(_IMAGES).index(p.suffix)
+                       if p.suffix in _IMAGES else 9):  # fmt: skip
+        if path.suffix in _IMAGES:
+            found.setdefault(path.stem, path)
+    return [found[stem] for stem in sorted(found)]
+
+
+def _figure(path: Path) -> str:
+    # As an image, not in line: whatever a figure's file holds, it cannot run or load anything.
+    data = base64.b64encode(path.read_bytes()).decode("ascii")
+    name = escape(path.stem)
+    source = f"data:{_IMAGES[path.suffix]};base64,{data}"
+    return f'<figure><img alt="{name}" src="{source}"><figcaption>{name}</figcaption></figure>'
+
+
+def _result(run: Stored) -> str:
+    frame = load(run.folder)
+    columns = list(frame.columns)
+    first = max((at + 1 for at, n in enumerate(columns) if _ours(n)), default=0)
+    frame = frame.iloc[:, first:]
+    rows = [
+        "<tr>" + "".join(f"<td>{escape(_cell(value))}</td>" for value in row) + "</tr>"
+        for row in frame.head(ROWS).itertuples(index=False)
+    ]
+    more = f", the first {ROWS} of {len(frame)} rows" if len(frame) > ROWS else ""
+    table = _wrapped(list(map(str, frame.columns)), rows)
+    return f"<details><summary>result.parquet{more}</summary>{table}</details>"
+
+
+def _ours(name: str) -> bool:
+    return name == "error" or name.startswith("param_")
+
+
+def _provenance(run: Stored) -> str:
+    try:
+        origin = json.loads((run.folder / "provenance.json").read_text(encoding="utf-8"))
+        items = dict(origin) if isinstance(origin, dict) else {}
+    except (OSError, ValueError, RecursionError):
+        items = {}
+    rows = [
+        f"<tr><th>{escape(key)}</th><td>{escape(_private(_flat(value)))}</td></tr>"
+        for key, value in ({"parameters": run.parameters} | items).items()
+        if key != "schema"
+    ]
+    table = f"<table class=facts>{''.join(rows)}</table>"
+    return f"<details><summary>parameters and provenance</summary>{table}</details>"
+
+
+def _flat(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {_flat(v)}" for k, v in value.items())
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return "" if value != value else f"{value:,.6g}"
+    return "" if value is None else str(value)
+
+
+def _badge(status: str, tag: str = "span") -> str:
+    return f'<{tag} class="status {escape(status)}">{escape(status)}</{tag}>'
+
+
+def _wrapped(head: Iterable[str], rows: Iterable[str]) -> str:
+    titles = "".join(f"<th>{escape(name)}</th>" for name in head)
+    return f"<div class=wide><table><tr>{titles}</tr>{''.join(rows)}</table></div>"
+
+
+def _private(text: str) -> str:
+    """Without the reader's home folder, which logs and errors may name."""
+    home = os.path.expanduser("~")
+    return text.replace(home, "~") if len(home) > 1 else text
+
+
+_STYLE = """
+:root{color-scheme:light dark;--line:#8884;--soft:#8881}
+body{font:15px/1.5 system-ui,sans-serif;margin:0}
+main{max-width:1200px;margin:auto;padding:1.5rem}
+h1{margin:0}h2{margin-top:2.5rem;border-bottom:1px solid var(--line)}
+.tally{font-size:1.1rem}.wide{overflow-x:auto}
+table{border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums}
+th,td{text-align:left;padding:.25rem .6rem;border-bottom:1px solid var(--line);vertical-align:top}
+th{background:var(--soft)}td{white-space:nowrap}
+td:last-child,.facts td{white-space:normal;overflow-wrap:anywhere}
+section{margin:1rem 0}summary{cursor:pointer;padding:.3rem 0}
+pre{overflow-x:auto;background:var(--soft);padding:.8rem;font-size:12.5px;line-height:1.35}
+figure{margin:1rem 0}img{max-width:100%;background:#fff}figcaption{color:#888}
+.status{font-weight:600;font-size:13px}.ok{color:#1a7f37}.stale{color:#9a6700}
+.failed,.died,.timeout,.corrupt,.interrupted,.error{color:#c33}
+"""
