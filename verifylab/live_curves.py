@@ -144,13 +144,16 @@ def _rates(shown: Curves) -> str:
         cells = [f"{by.loc[(p, gate.width)].tok_s:.1f}" for p in ("arrangement", "canonical")]
         taken = cells[1] if gate.canonical else cells[0]
         third = by.loc[(other, gate.width)]
+        delta, low, high = (
+            x + 0.0 for x in (gate.delta_pct, gate.delta_low, gate.delta_high)
+        )  # no -0.0
+        said = f"{delta:+.1f} ({low:+.1f} to {high:+.1f})"
         rows.append(
             (
                 f"<b>{gate.width}</b>",
                 *cells,
                 f"<b>{taken}</b>",
-                f"{gate.delta_pct + 0.0:+.1f} ({gate.delta_low + 0.0:+.1f} to "
-                f"{gate.delta_high + 0.0:+.1f})",
+                said if gate.canonical else "closed: as never",
                 f"{third.tok_s:.1f}",
             )  # fmt: skip
         )

@@ -30,9 +30,10 @@ def wrong(message: str) -> str:
 
 def html_table(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> str:
     """Return a table; cells are HTML already."""
-    cell = "padding:2px 10px 2px 0;text-align:left;white-space:nowrap;vertical-align:top"
+    cell = "padding:2px 12px 2px 0;text-align:left;vertical-align:bottom"
     lines = "".join(
-        "<tr>" + "".join(f'<td style="{cell}">{c}</td>' for c in row) + "</tr>" for row in rows
+        "<tr>" + "".join(f'<td style="{cell};white-space:nowrap">{c}</td>' for c in row) + "</tr>"
+        for row in rows
     )
     names = "".join(f'<th style="{cell}" scope="col">{escape(h)}</th>' for h in head)
     named = f'<caption style="text-align:left">{escape(caption)}</caption>' if caption else ""
@@ -122,11 +123,11 @@ def batch_view(arm: ArmExplained, slots: Sequence[int], shared: Sharing | None) 
     rows = []
     for depths, launches in zip(shared.listed, shared.launches, strict=True):
         mine = " &larr; this batch" if depths == shared.own else ""
-        rows.append((" ".join(map(str, depths)), str(launches), mine))
+        rows.append((" ".join(map(str, depths)) + mine, str(launches)))
     more = shared.count - len(rows)
     table = html_table(
-        ("rows by slot", "launches a layer, arrangement arm", ""),
-        [*rows, *([(f"and {more:,} more", "", "")] if more > 0 else [])],
+        ("rows by slot", "launches a layer, arrangement arm"),
+        [*rows, *([(f"and {more:,} more", "")] if more > 0 else [])],
     )
     return head + said + table
 
@@ -173,5 +174,5 @@ def side_by_side(left: str, right: str) -> str:
     return (
         '<div style="display:flex;flex-wrap:wrap;gap:18px;align-items:flex-start">'
         f'<div style="flex:1 1 440px;min-width:0;max-width:600px">{left}</div>'
-        f'<div style="flex:1 1 340px;min-width:0;max-width:600px">{right}</div></div>'
+        f'<div style="flex:1 1 440px;min-width:0;max-width:600px">{right}</div></div>'
     )

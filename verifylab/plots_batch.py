@@ -50,12 +50,13 @@ def draw_batch(
         name = "fast" if run.fast else "declined"
         if run.length == 1 and n > 12:
             name = name[0].upper()
-        ax.text(
-            (a + b) / 2, -0.34, f"{name}\n{run.launches}", ha="center", va="top", fontsize=11,
-            linespacing=1.25,
-        )  # fmt: skip
-    for y, word in ((1.13, "slot"), (0.4, "rows"), (-0.52, "run"), (-0.86, "launches")):
-        ax.text(-0.15, y, word, ha="right", va="bottom", fontsize=11, color="#555555")
+        for y, word in ((-0.34, name), (-0.68, str(run.launches))):
+            ax.text((a + b) / 2, y, word, ha="center", va="top", fontsize=11)
+    for y, word, at_y in (
+        (1.13, "slot", "bottom"), (0.48, "rows", "center"), (-0.34, "run", "top"),
+        (-0.68, "launches", "top"),
+    ):  # fmt: skip
+        ax.text(-0.15, y, word, ha="right", va=at_y, fontsize=11, color="#555555")
     ax.set_xlim(-1.3, max(n, 5) + 0.1)
     ax.set_ylim(-1.05, 1.6)
     ax.axis("off")

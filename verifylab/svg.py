@@ -14,7 +14,7 @@ __all__ = ["GLYPHS", "Chart", "legend", "picture"]
 
 INK = "var(--jp-ui-font-color1, #222)"
 FAINT = "var(--jp-border-color2, #d5d5d5)"
-FONT = "font-family:var(--jp-ui-font-family, sans-serif);font-size:13px"
+FONT = "font-family:var(--jp-ui-font-family, sans-serif);font-size:13px;line-height:1.45"
 
 #: Shapes of a mark, as polygon points around (0, 0); "o" is a circle.
 GLYPHS = {
@@ -28,9 +28,10 @@ GLYPHS = {
 
 def picture(body: str, width: float, height: float, label: str) -> str:
     """Wrap SVG elements so that they scale with the page; `label` is read to who cannot see."""
+    size = f"width:calc(100% - 6px);max-width:{width:g}px;height:auto;display:block"
     return (
         f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(label)}" '
-        f'style="width:100%;max-width:{width:g}px;height:auto;display:block;{FONT}">{body}</svg>'
+        f'style="{size};{FONT}">{body}</svg>'
     )
 
 
