@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -67,24 +68,45 @@ def simulate(
         None when it was stopped.
     """
     seeds, steps = (settings.seeds, settings.steps) if full else QUICK
-    machine, workload = load_profile(settings.machine), settings.workload()
-    chosen = Settings(
-        settings.widths[0], steps=steps, warmup_steps=WARMUP_STEPS,
-        capacity=settings.graph_capacity, ratio=settings.dcut_ratio,
-    )  # fmt: skip
-    arms = [(name, None) for name in ("arrangement", "canonical", settings.policy)]
+    names = ("arrangement", "canonical", settings.policy)
     if not full:
-        parts = [grid(workload, settings.widths, machine, chosen, seeds=range(seeds), arms=arms)]
+        parts = [_counts(settings, name, tuple(settings.widths), seeds, steps) for name in names]
     else:
         parts = []
-        pieces = [(width, arm) for width in settings.widths for arm in arms]
-        for done, (width, arm) in enumerate(pieces):
+        pieces = [(width, name) for width in settings.widths for name in names]
+        for done, (width, name) in enumerate(pieces):
             if progress is not None and not progress(done, len(pieces)):
                 return None
-            parts.append(grid(workload, [width], machine, chosen, seeds=range(seeds), arms=[arm]))
+            parts.append(_counts(settings, name, (width,), seeds, steps))
         if progress is not None:
             progress(len(pieces), len(pieces))
     return Runs(pd.concat(parts, ignore_index=True), settings.policy, seeds, steps, full)
+
+
+def _counts(
+    settings: Exploration, name: str, widths: tuple[int, ...], seeds: int, steps: int
+) -> pd.DataFrame:
+    """Run one policy, or take what was run: another policy beside them leaves the arms alone."""
+    spread = settings.workload().confidence_spread
+    drafts, capacity, ratio = settings.drafts, settings.graph_capacity, settings.dcut_ratio
+    return _kept(
+        settings.machine, name, widths, seeds, steps, spread, drafts, capacity, float(ratio)
+    )
+
+
+@lru_cache(maxsize=256)
+def _kept(
+    machine: str, name: str, widths: tuple[int, ...], seeds: int, steps: int, spread: float,
+    drafts: int, capacity: int, ratio: float,
+) -> pd.DataFrame:  # fmt: skip
+    asked = Exploration(confidence_spread=spread, drafts=drafts)
+    chosen = Settings(
+        widths[0], steps=steps, warmup_steps=WARMUP_STEPS, capacity=capacity, ratio=ratio
+    )
+    return grid(
+        asked.workload(), widths, load_profile(machine), chosen, seeds=range(seeds),
+        arms=[(name, None)],
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
