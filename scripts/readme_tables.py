@@ -6,6 +6,7 @@ import re
 import sys
 from pathlib import Path
 
+from verifylab.paths import write_aside
 from verifylab.validation import published_against_ours
 
 README = Path(__file__).resolve().parent.parent / "README.md"
@@ -38,7 +39,7 @@ def main() -> int:
         if new != old:
             print("README.md is not up to date: run python scripts/readme_tables.py")
         return int(new != old)
-    README.write_text(new, encoding="utf-8")
+    write_aside(README, new)
     return 0
 
 

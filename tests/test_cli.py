@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -315,3 +316,31 @@ def test_a_reader_that_stops_reading_is_no_error():
         process.stdout.close()
         assert process.stderr.read() == ""
         assert process.wait() == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a shell closes streams otherwise there")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&-"])
+def test_closed_streams_are_no_error(closed):
+    line = f'"{sys.executable}" -m verifylab keyspace {closed}'
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "note"),
+    [
+        ("workloads/published.json", '"residuals"', '"rest"', "lacks the field 'residuals'"),
+        ("workloads/published.json", '"fitted": 2.5335', '"fitted": null', "got None"),
+        ("published/acceptance.csv", "p1", "p9", "lacks the column 'p1'"),
+    ],
+)
+def test_damaged_data_is_one_sentence(tmp_path, monkeypatch, file, old, new, note):
+    shutil.copytree(Path(__file__).parents[1] / "data", tmp_path / "data")
+    path = tmp_path / "data" / file
+    assert old in path.read_text(encoding="utf-8")
+    path.write_text(path.read_text(encoding="utf-8").replace(old, new, 1), encoding="utf-8")
+    monkeypatch.setenv("VERIFYLAB_DATA", str(tmp_path / "data"))
+    for line in (["validate"], ["fit", "--check"])[: 2 if file.startswith("published") else 1]:
+        done = CliRunner().invoke(cli.main, line)
+        assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.stderr
+        assert path.name in done.stderr and note in done.stderr

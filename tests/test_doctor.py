@@ -146,3 +146,24 @@ def test_a_doctor_needs_none_of_what_it_looks_for():
     assert (done.returncode, done.stderr) == (1, "")
     found = {row["name"]: row for row in map(json.loads, done.stdout.splitlines())}
     assert not found["numpy"]["ok"] and not found["gb10-published"]["ok"]
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "name", "note"),
+    [
+        ("workloads/published.json", '"residuals"', '"rest"', "workload published", "'residuals'"),
+        ("workloads/published.json", '"fitted": 2.5335', '"fitted": null', "workload published",
+         "residuals[0].fitted must be a number, got None"),
+        ("published/acceptance.csv", "p1", "p9", "table acceptance", "lacks the column 'p1'"),
+    ],
+)  # fmt: skip
+def test_damaged_data_is_broken(tmp_path, monkeypatch, file, old, new, name, note):
+    shutil.copytree(ROOT / "data", tmp_path / "data")
+    path = tmp_path / "data" / file
+    assert old in path.read_text(encoding="utf-8")
+    path.write_text(path.read_text(encoding="utf-8").replace(old, new, 1), encoding="utf-8")
+    monkeypatch.setenv("VERIFYLAB_DATA", str(tmp_path / "data"))
+    found = by_name()[name]
+    assert not found.ok and note in found.note
+    done = CliRunner().invoke(cli.main, ["doctor"])
+    assert done.exit_code == 1 and note in done.output

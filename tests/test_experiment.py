@@ -1,10 +1,15 @@
 """The experiment: the compiled loop is the readable step, and both count what they say."""
 
+import functools
+import signal
+import threading
+import time
 import tracemalloc
 from collections import OrderedDict
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -42,14 +47,14 @@ def traced(load, name, gate, chosen, profile=GB10):
     captured = {}
     compiled = fastpath.simulate
 
-    def simulate(*arguments):
+    def simulate(*arguments, **options):
         n, total = chosen.width, chosen.steps + chosen.warmup_steps
         traces = (
             np.full((total, n), -1), np.full((total, n), -1), np.full(total, -1),
             np.full(total, -1),
         )  # fmt: skip
         captured["traces"] = traces
-        return compiled(*arguments[:-4], *traces)
+        return compiled(*arguments, **options, trace=traces)
 
     fastpath.simulate = simulate
     try:
@@ -265,6 +270,75 @@ def test_seeds_differ_and_a_seed_repeats():
     assert other.tokens != first.tokens or other.captures != first.captures
 
 
+@pytest.mark.parametrize("name", ["arrangement", "indirect", "exec_update", "borrow"])
+@pytest.mark.parametrize(("mode", "steps", "warmup"), [("steady", 230, 50), ("drain", 9999, 0)])
+@pytest.mark.parametrize("each", [1, 7, 50])
+def test_a_run_in_slices_counts_the_same(monkeypatch, name, mode, steps, warmup, each):
+    load = calibrated(mode=mode, output_tokens=60)
+    chosen = Settings(6, steps=steps, warmup_steps=warmup, capacity=9, ratio=0.5)
+    whole = run(load, name, None, GB10, chosen).counters
+    monkeypatch.setattr(
+        fastpath, "simulate", functools.partial(fastpath.simulate, slice_steps=each)
+    )
+    assert_same_counts(run(load, name, None, GB10, chosen).counters, whole)
+
+
+def interrupt_after(seconds):
+    """Ctrl-C, at the thread that waits."""
+    main = threading.main_thread().ident
+    threading.Timer(seconds, signal.pthread_kill, [main, signal.SIGINT]).start()
+
+
+def test_an_interrupt_ends_a_long_run_soon():
+    chosen = Settings(8, steps=10**12)
+    run(calibrated(), "arrangement", None, GB10, Settings(8, steps=10))  # compiled
+    interrupt_after(0.5)
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        run(calibrated(), "arrangement", None, GB10, chosen)
+    assert time.monotonic() - started < 5
+
+
+def test_an_interrupt_ends_a_grid_and_its_threads():
+    # The first cell, a drain of few steps, ends by itself; the threads then run the others.
+    chosen = Settings(8, steps=10**12, warmup_steps=0)
+    arms = [("arrangement", None), ("canonical", None)]
+    running = threading.active_count()
+
+    def halted(*arguments, halt, **options):
+        if arguments[1] == 1:
+            return real(*arguments[:2], 10, *arguments[3:], halt=halt, **options)
+        return real(*arguments, halt=halt, **options)
+
+    real, fastpath.simulate = fastpath.simulate, halted
+    try:
+        interrupt_after(0.7)
+        started = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            grid(calibrated(), [1, 8], GB10, chosen, seeds=range(5), arms=arms, jobs=2)
+    finally:
+        fastpath.simulate = real
+    assert time.monotonic() - started < 5
+    assert threading.active_count() == running
+
+
+def test_one_failed_cell_ends_the_others():
+    real = fastpath.simulate
+
+    def failing(*arguments, **options):
+        if int(arguments[0]) == 1:
+            raise MemoryError
+        steps = 10 if int(arguments[0]) == 0 else 10**12
+        return real(*arguments[:2], steps, *arguments[3:], **options)
+
+    fastpath.simulate = failing
+    try:
+        with pytest.raises(MemoryError):
+            grid(calibrated(), [4], GB10, Settings(4), seeds=range(4), arms=ARMS[:1], jobs=3)
+    finally:
+        fastpath.simulate = real
+
+
 def test_threads_do_not_change_a_grid():
     one, many = (
         grid(
@@ -283,6 +357,18 @@ def test_threads_do_not_change_a_grid():
         calibrated(confidence_spread=0.3), "gated", Gate(4), GB10, Settings(5, steps=200, seed=2)
     ).counters
     assert row.iloc[0][list(SCALARS)].to_dict() == alone.as_dict()
+
+
+def test_widths_and_arms_may_be_any_iterable_too():
+    spreads = [0.3, 0.6]
+    listed = grid(
+        calibrated(), [2, 4], GB10, Settings(2, 20), seeds=[0], arms=ARMS, spreads=spreads
+    )
+    lazy = grid(
+        calibrated(), iter([2, 4]), GB10, Settings(2, 20), seeds=iter([0]), arms=iter(ARMS),
+        spreads=iter(spreads),
+    )  # fmt: skip
+    pd.testing.assert_frame_equal(lazy, listed)
 
 
 def test_seeds_may_be_any_iterable():

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -291,3 +292,23 @@ def test_samples_stay_within_bounds_and_vary_independently():
     assert np.abs(np.corrcoef(moving) - np.eye(len(moving))).max() < 0.07
     again = GB10.sample(4000, np.random.default_rng(0))
     assert all((again[name] == drawn[name]).all() for name in COEFFICIENTS)
+
+
+def test_a_step_that_takes_no_time_is_refused():
+    gb10 = load_profile("gb10-published")
+    nothing = Coefficient(0.0, 0.0, 0.0, "")
+    free = dict.fromkeys(COEFFICIENTS, nothing)
+    with pytest.raises(ValueError, match="step_base_ms, .* must be above 0, so that a step takes"):
+        replace(gb10, coefficients=free)
+    text = replace(
+        gb10, coefficients={**free, "per_node_us": Coefficient(1.0, 0.0, 1.0, "")}
+    ).to_json()
+    with pytest.raises(DataError, match="takes time"):
+        MachineProfile.from_json(text.replace("1.0", "0.0"))
+
+
+def test_a_name_too_long_for_a_file_is_no_profile():
+    with pytest.raises(DataError, match="no machine profile 'aaa.*there are: gb10-published"):
+        load_profile("a" * 300)
+    with pytest.raises(DataError, match="cannot be read: File name too long"):
+        load_profile("a" * 300 + ".json")

@@ -31,6 +31,14 @@ SMALL: dict[str, dict[str, object]] = {
         "warmup_steps": 10,
         "device": "model",
     },
+    "03_why_it_costs": {
+        "widths": [2, 4, 8],
+        "ratios": [0.75],
+        "focus": [2, 8],
+        "seeds": 2,
+        "steps": 60,
+        "graph_ms": [5.0],
+    },
     "04_graph_costs": {
         "device": "host",
         "node_counts": [5, 20, 80],

@@ -2,12 +2,15 @@
 
 import math
 import sys
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from verifylab import published
+from verifylab import fit, published
+from verifylab.graph_costs import published_costs
 from verifylab.published import DataError, data_dir, figure, table
+from verifylab.published_schema import COLUMNS, ROWS
 
 
 @pytest.fixture
@@ -107,3 +110,68 @@ def test_no_data_folder_says_what_to_do(monkeypatch, tmp_path):
 def test_a_data_error_is_a_value_error():
     assert issubclass(DataError, ValueError)
     assert isinstance(table("canonical_ab"), pd.DataFrame)
+
+
+@pytest.fixture
+def copied(folder):
+    """The real tables, to damage."""
+    root = Path(published.__file__).parents[1] / "data" / "published"
+    for path in root.glob("*.csv"):
+        (folder / path.name).write_bytes(path.read_bytes())
+    return folder
+
+
+def every_use():
+    """Whatever reads published tables: the fits, the comparison's parts, the graph costs."""
+    fit.fit_acceptance()
+    fit.fit_machine()
+    published_costs()
+    for name in COLUMNS:
+        table(name)
+
+
+@pytest.mark.parametrize("name", sorted(COLUMNS))
+def test_a_cut_table_is_one_sentence(copied, name):
+    path = copied / f"{name}.csv"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text(lines[0] + "\n", encoding="utf-8")
+    with pytest.raises(DataError, match=f"published table {name}.csv has no rows"):
+        table(name)
+    if name in ROWS:
+        other = [lines[0], lines[2 if name == "model_dims" else 1]]
+        path.write_text("\n".join(other) + "\n", encoding="utf-8")
+        published._read.cache_clear()
+        with pytest.raises(DataError, match=f"published table {name}.csv lacks the row with "):
+            table(name)
+
+
+@pytest.mark.parametrize(("name", "column"), [(n, c) for n in sorted(COLUMNS) for c in COLUMNS[n]])
+def test_a_lost_or_garbled_column_is_one_sentence(copied, name, column):
+    path = copied / f"{name}.csv"
+    frame = pd.read_csv(path)
+    frame.rename(columns={column: "other"}).to_csv(path, index=False)
+    with pytest.raises(DataError, match=f"{name}.csv lacks the column '{column}'"):
+        table(name)
+    published._read.cache_clear()
+    garbled = frame.astype({column: object})
+    text = COLUMNS[name][column].startswith("text")
+    garbled[column] = garbled.index + 1 if text else "many"
+    garbled.to_csv(path, index=False)
+    with pytest.raises(DataError, match=f"{name}.csv line 2: {column} must be .*, got "):
+        table(name)
+
+
+def test_a_range_where_one_number_is_read_is_one_sentence(copied):
+    path = copied / "acceptance.csv"
+    path.write_text(path.read_text(encoding="utf-8").replace("0.793", "0.7-0.8"), encoding="utf-8")
+    with pytest.raises(DataError, match="acceptance.csv, line 4: p1 must be one number, got '0.7-"):
+        fit.fit_acceptance()
+    path.write_text(path.read_text(encoding="utf-8").replace("0.551-0.649", ""), encoding="utf-8")
+    published._read.cache_clear()
+    path.write_text(path.read_text(encoding="utf-8").replace("0.7-0.8", "0.793"), encoding="utf-8")
+    with pytest.raises(DataError, match="acceptance.csv, line 8: p2_given_1 must be a number or"):
+        fit.fit_acceptance()
+
+
+def test_the_real_tables_serve_every_use():
+    every_use()

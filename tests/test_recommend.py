@@ -221,3 +221,10 @@ def test_when_both_arms_are_one_run_it_says_so():
     result = recommend(made({2: 0.0, 16: 0.0}, [0, 8, 33]), GB10, draws=100)
     assert result.indifferent
     assert result.sentence().startswith("No difference: both arms are the same run")
+
+
+@pytest.mark.parametrize("draws", [0, True, 2.0])
+def test_draws_are_checked(draws):
+    runs = made({8: 0.1}, [0, 8])
+    with pytest.raises(ValueError, match="draws must be "):
+        recommend(runs, GB10, draws=draws)

@@ -329,3 +329,21 @@ def test_a_folder_in_its_place_is_one_sentence(data_copy):
     (data_copy / "workloads" / "published.json").mkdir()
     with pytest.raises(DataError, match="workload published.json is damaged"):
         calibrated()
+
+
+@pytest.mark.parametrize("mean", [1e-300, 1e-10, 1 - 1e-10, 0.0, 1.0, float("nan"), True])
+def test_an_acceptance_that_no_draw_tells_from_none_is_refused(mean):
+    with pytest.raises(ValueError, match="means must be between 0 and 1"):
+        confidence_tables((mean,), 1e-300, 1.0, 1.0)
+    with pytest.raises(ValueError, match="acceptance must list probabilities between 0 and 1"):
+        made(acceptance=(mean,))
+
+
+@pytest.mark.parametrize("mean", [1e-9, 1e-6, 0.5, 1 - 1e-9])
+@pytest.mark.parametrize("spread", [5e-324, 1e-100, 1e-16, 1e-9, 0.5, 1 - 1e-9, 1 - 2**-53])
+@pytest.mark.parametrize("sharpness", [1.0, 2.0])
+def test_tables_hold_numbers_at_the_ends(mean, spread, sharpness):
+    tables = confidence_tables((mean,), spread, 1.0, sharpness)
+    assert not np.isnan(tables.log_reported).any() and (tables.log_reported <= 0).all()
+    assert tables.accept_below.max() <= 2**32
+    assert tables.accept_below.mean() / 2**32 == pytest.approx(mean, abs=1e-9)

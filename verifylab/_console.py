@@ -43,6 +43,7 @@ class Commands(click.Group):
         line = (args, prog_name, complete_var, False)
         if not standalone_mode:
             return super().main(*line, **extra)
+        _open_closed()
         for stream in (sys.stdout, sys.stderr):
             with suppress(AttributeError):
                 stream.reconfigure(errors="replace")  # type: ignore[union-attr]
@@ -54,6 +55,16 @@ class Commands(click.Group):
         except KeyboardInterrupt:
             code = _say("interrupted", INTERRUPTED)
         sys.exit(code or 0)
+
+
+def _open_closed() -> None:
+    """Open what was closed before we started (``>&-``) on nothing.
+
+    Else the next file that anyone opens takes its number, and what is printed lands in that file.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
 
 
 def _report(error: Exception) -> int:

@@ -6,8 +6,8 @@ Every array is as long as the trace or as the key universe; nothing else grows.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from verifylab._jit import jit
 from verifylab.fastpath import _push, _unlink
 
 __all__ = ["COUNTS", "next_uses", "simulate"]
@@ -45,7 +45,7 @@ COUNTS = (
 _USE = np.int64(1) << np.int64(40)  # uses outrank the time of the last use in an LFU rank
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def next_uses(keys, universe):
     """When each request's key is asked for again; never: the trace's length plus the key."""
     length = len(keys)
@@ -59,14 +59,14 @@ def next_uses(keys, universe):
     return out
 
 
-@njit(cache=True)
+@jit
 def _swap(heap, place, a, b):
     heap[a], heap[b] = heap[b], heap[a]
     place[heap[a]] = a
     place[heap[b]] = b
 
 
-@njit(cache=True)
+@jit
 def _settle(heap, place, rank, live, at):
     """Move one entry of a min-heap to where its rank belongs."""
     while at > 0 and rank[heap[at]] < rank[heap[(at - 1) // 2]]:
@@ -84,7 +84,7 @@ def _settle(heap, place, rank, live, at):
         at = child
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def simulate(
     keys,
     nodes,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from verifylab._jit import jit
 from verifylab.fastpath import _draw, _order, _select
 
 __all__ = ["COUNTED", "churn"]
@@ -43,7 +43,7 @@ ARRIVAL, SLOT, DEPTH = 10, 14, 18
 RUNS, FAST_RUNS, DECLINED_STEPS, LAUNCHES = range(4)
 
 
-@njit(cache=True)
+@jit
 def _count_runs(slots, order, assigned, width, counts, first):
     """Add the depth runs of two or more sequences, and the launches in a layer, of one order."""
     declined = False
@@ -69,7 +69,7 @@ def _count_runs(slots, order, assigned, width, counts, first):
         counts[first + DECLINED_STEPS] += 1
 
 
-@njit(cache=True)
+@jit
 def _take(free, count, slot):
     """Take one slot off the free list, its order kept; return how many are left."""
     at = 0
@@ -80,7 +80,7 @@ def _take(free, count, slot):
     return count - 1
 
 
-@njit(cache=True)
+@jit
 def _compact(slots, kept, free, count):
     """Move survivors with a slot beyond their number to the highest free one below; count moves."""
     moves = 0
@@ -103,7 +103,7 @@ def _compact(slots, kept, free, count):
     return moves
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def churn(
     seed,
     pool,

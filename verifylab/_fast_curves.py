@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from verifylab._jit import jit
 
 __all__ = ["lru_distances", "min_distances"]
 
 _ONE = np.uint64(1)
 
 
-@njit(cache=True, inline="always")
+@jit(inline="always")
 def _ones(x):  # pragma: no cover - compiled
     """Bits set in a 64-bit word."""
     x -= (x >> _ONE) & np.uint64(0x5555555555555555)
@@ -19,7 +20,7 @@ def _ones(x):  # pragma: no cover - compiled
     return np.int64((x * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
-@njit(cache=True)
+@jit
 def _squeeze(bits, tree, owner, place, cursor):
     """Move the live places to the front, in order; return how many there are."""
     live = 0
@@ -41,7 +42,7 @@ def _squeeze(bits, tree, owner, place, cursor):
     return live
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def lru_distances(keys, nodes, skip):
     """Count requests by LRU stack distance.
 
@@ -111,7 +112,7 @@ def lru_distances(keys, nodes, skip):
     return by_distance, nodes_by_distance, before, after
 
 
-@njit(cache=True)
+@jit
 def _newest_first(bits, owner, cursor, live):
     out = np.empty(live, np.int64)
     found = 0
@@ -122,7 +123,7 @@ def _newest_first(bits, owner, cursor, live):
     return out
 
 
-@njit(cache=True)
+@jit
 def _raise(tree, leaves, at, value):
     """Set one leaf of a maximum tree."""
     node = leaves + at
@@ -136,7 +137,7 @@ def _raise(tree, leaves, at, value):
         node >>= 1
 
 
-@njit(cache=True)
+@jit
 def _first_above(tree, leaves, start, value):
     """First leaf from `start` on that holds more than `value`; `leaves` when there is none."""
     node = leaves + start
@@ -153,7 +154,7 @@ def _first_above(tree, leaves, start, value):
     return node - leaves
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def min_distances(keys, nodes, coming, skip):
     """Count requests by their stack distance under MIN.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from verifylab._fast_philox import philox
+from verifylab._jit import jit
 
 __all__ = ["draw_trace"]
 
@@ -13,7 +13,7 @@ _U32 = np.uint64(0xFFFFFFFF)
 _S32 = np.uint64(32)
 
 
-@njit(cache=True)
+@jit
 def draw_trace(
     seed,
     request,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from verifylab._jit import jit
 
 __all__ = ["philox"]
 
@@ -15,7 +16,7 @@ _W0 = np.uint64(0x9E3779B9)
 _W1 = np.uint64(0xBB67AE85)
 
 
-@njit(cache=True, inline="always")
+@jit(inline="always")
 def philox(c0, c1, c2, c3, k0, k1):  # pragma: no cover - compiled
     """Return four words for one counter and key, each a uint64 below 2**32."""
     for r in range(10):

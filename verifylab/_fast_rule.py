@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numba
 import numpy as np
 import numpy.typing as npt
 
+from verifylab._jit import jit
 from verifylab.ordering import NO_SLOT
 
 __all__ = ["MAX_DEPTH", "MAX_WIDTH", "order_batches"]
@@ -141,14 +140,7 @@ _SIGNATURE = numba.boolean(
 )
 
 
-def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
-    try:
-        return numba.njit(_SIGNATURE, nogil=True, cache=True)(function)
-    except RuntimeError:  # nowhere that numba may write its cache
-        return numba.njit(_SIGNATURE, nogil=True)(function)
-
-
-@_compile
+@jit(signature=_SIGNATURE, nogil=True)
 def _order_rows(slots, depths, canonical, network, sentinel, order, assigned, words, start, stop):
     """Handle the batches from `start` to `stop`; False if one of them does not pack."""
     n = slots.shape[1]

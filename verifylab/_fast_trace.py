@@ -7,8 +7,8 @@ cache. A test holds the two equal.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from verifylab._jit import jit
 from verifylab.counters import SCALARS
 from verifylab.fastpath import FINISHED as _FINISHED
 from verifylab.fastpath import MOVES as _MOVES
@@ -30,7 +30,7 @@ COUNTED = (
 STEPS, DISPATCHES, TOKENS, SEQUENCES, ROWS, LAYER_LAUNCHES, MOVES, FINISHED = range(len(COUNTED))
 
 
-@njit(cache=True)
+@jit
 def _grown(array):
     """Copy a table into one twice as long."""
     out = np.zeros((2 * array.shape[0], array.shape[1]), array.dtype)
@@ -38,7 +38,7 @@ def _grown(array):
     return out
 
 
-@njit(cache=True)
+@jit
 def _rehash(words, lengths, found, size):
     table = np.full(size, -1, np.int64)
     for number in range(found):
@@ -52,7 +52,7 @@ def _rehash(words, lengths, found, size):
     return table
 
 
-@njit(cache=True)
+@jit
 def number_key(table, words, lengths, found, key, length):
     """Return the number of a key, compared word by word; a new one is entered as `found`."""
     h = np.uint64(length)
@@ -77,7 +77,7 @@ def number_key(table, words, lengths, found, key, length):
     return found
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def densify_words(rows):
     """Ids of equal rows in order of first appearance, and where each id appeared first."""
     size = 16
@@ -112,7 +112,7 @@ def densify_words(rows):
     return ids, first[:found].copy()
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def trace(
     seed,
     n0,

@@ -19,6 +19,7 @@ from verifylab.experiment import Settings, grid
 from verifylab.gate import Gate
 from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
 from verifylab.machine import Coefficient, MachineProfile
+from verifylab.policy import POLICIES, Baked
 from verifylab.recommend import log_gains
 from verifylab.stats import interval, with_times
 from verifylab.workload import Workload, calibrated, spread_nodes
@@ -28,6 +29,7 @@ __all__ = [
     "NODES_PER_GRAPH",
     "Advice",
     "advise",
+    "best_gates",
     "graph_ms_of",
     "policy_map",
     "policy_runs",
@@ -51,6 +53,7 @@ CANDIDATES = (
 #: Nodes of the graph that a "graph cost" is quoted for: the published 8-sequence verify graph
 #: (`data/published/api_costs.csv`, row ``instantiate``: about 4-5 thousand).
 NODES_PER_GRAPH = 4500
+_ARMS = ("arrangement", "canonical", "gated")
 _CAPTURE_TERMS = ("record", "instantiate", "exec_destroy", "graph_destroy")
 
 
@@ -295,6 +298,47 @@ def _policy_sentence(
         best = table[table.width == w].iloc[0]
         parts.append(f"{best.policy} at {w} ({best.tok_s:.1f} tok/s)")
     return f"Best of the policies asked for: {', '.join(parts)}."
+
+
+def best_gates(
+    workload: Workload,
+    widths: Sequence[int],
+    machine: MachineProfile,
+    settings: Settings,
+    *,
+    seeds: int = 10,
+) -> pd.DataFrame:
+    """Return the best gate in front of each policy whose key holds the pairs.
+
+    Returns
+    -------
+    DataFrame
+        ``policy, best_gate, gain_pct``, and ``gain_<width>``: what the canonical assignment gains
+        there at each width, percent. `best_gate` is the threshold among the widths with the most
+        mean gain (above the widest: never); `gain_pct` that mean.
+    """
+    names = [n for n, r in POLICIES.items() if r.baked is Baked.PAIRS and n not in _ARMS]
+    arms: list[tuple[str, Gate | None]] = [("arrangement", None), ("canonical", None)]
+    arms += [(name, gate) for name in names for gate in (None, Gate(0))]
+    runs = with_times(
+        grid(workload, widths, machine, settings, seeds=range(seeds), arms=arms), machine
+    )
+    total = runs.groupby(["policy", "min_width", "width"])[["tokens", "total_ms"]].sum()
+    rate = (total.tokens / total.total_ms).unstack("width")
+    rows = []
+    for name in ("arrangement", *names):
+        off = rate.loc[(name, -1)]
+        on = rate.loc[("canonical", -1)] if name == "arrangement" else rate.loc[(name, 0)]
+        gain = np.log(on / off)
+        candidates = [*sorted(widths), max(widths) + 1]
+        worth = {m: sum(gain[w] for w in widths if w >= m) for m in candidates}
+        best = max(reversed(candidates), key=lambda m: worth[m])
+        rows.append(
+            {"policy": name, "best_gate": best,
+             "gain_pct": 100 * float(np.expm1(worth[best] / len(widths)))}
+            | {f"gain_{w}": 100 * float(np.expm1(gain[w])) for w in widths}
+        )  # fmt: skip
+    return pd.DataFrame(rows)
 
 
 def policy_map(

@@ -16,11 +16,12 @@ import pandas as pd
 from scipy import stats as scipy_stats
 
 from verifylab.caches import CacheRule, simulate
+from verifylab.checks import is_number, whole, whole_list
 from verifylab.churn_study import ChurnStudy, churn_study
 from verifylab.counters import StepTimes, times
 from verifylab.dcut import DEFAULT_LADDER, DEFAULT_RATIO, DraftLadder
 from verifylab.device.model import GRAPH_BYTES_PER_NODE
-from verifylab.experiment import Settings
+from verifylab.experiment import MAX_WIDTH, Settings
 from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
 from verifylab.key_trace import KeyTrace, key_trace
 from verifylab.machine import MachineProfile, load_profile
@@ -84,21 +85,17 @@ class Config:
     churn_hours: float = 1.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.widths, list) or not self.widths:
-            raise ValueError(f"widths must be a list of at least one width, got {self.widths!r}")
+        object.__setattr__(self, "widths", whole_list("widths", self.widths, 1, MAX_WIDTH))
         for name, low, high in (
             ("graph_capacity", 1, 65536), ("max_capacity", 1, 65536), ("seeds", 2, 1000),
-            ("prefill_steps", 0, 10**6), ("churn_slots", 2, 32),
+            ("prefill_steps", 0, 10**6), ("churn_slots", 2, 32), ("steps", 1, 10**7),
+            ("warmup_steps", 0, 10**7),
         ):  # fmt: skip
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-                raise ValueError(
-                    f"{name} must be a whole number from {low} to {high}, got {value!r}"
-                )
-        if not 0 < self.churn_load < 1:
-            raise ValueError(f"churn_load must be between 0 and 1, got {self.churn_load}")
-        if not 0 < self.churn_hours <= 24:
-            raise ValueError(f"churn_hours must be above 0, up to 24, got {self.churn_hours}")
+            whole(name, getattr(self, name), low, high)
+        if not is_number(self.churn_load) or not 0 < self.churn_load < 1:
+            raise ValueError(f"churn_load must be between 0 and 1, got {self.churn_load!r}")
+        if not is_number(self.churn_hours) or not 0 < self.churn_hours <= 24:
+            raise ValueError(f"churn_hours must be above 0, up to 24, got {self.churn_hours!r}")
         self.workload(), self.profile()
         for width in self.widths:
             self.settings(width, 0).drafts_and_keep(self.workload(), width)

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from verifylab.checks import whole
+
 __all__ = ["EVICTIONS", "CacheCounts", "CacheRule", "checked_trace", "densify", "simulate"]
 
 #: What each eviction rule lets go when the cache is full.
@@ -78,10 +80,7 @@ class CacheRule:
             value = getattr(self, name)
             if value is None and name not in ("admit_on", "protected_percent"):
                 continue
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-                raise ValueError(f"{name} must be a whole number, got {value!r}")
-            if not low <= value <= high:
-                raise ValueError(f"{name} must be from {low} to {high}, got {value}")
+            whole(name, value, low, high)
         if self.offline and (self.admit_on > 1 or self.idle_steps is not None):
             raise ValueError(
                 f"eviction {self.eviction!r} is the offline bound: admit_on must be 1 and "

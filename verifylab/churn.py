@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verifylab.caches import densify
+from verifylab.checks import is_number, whole
 from verifylab.dcut import DEFAULT_RATIO, MAX_VERIFY_WIDTH, ROW_BUDGET
 from verifylab.experiment import Settings
 from verifylab.slots import POLICIES
@@ -93,19 +94,15 @@ class Churn:
             ("prefill_steps", 0, 10**6), ("steps", 1, 10**7), ("windows", 1, 10**5),
             ("seed", 0, 2**64 - 1),
         ):  # fmt: skip
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-                raise ValueError(f"{name} must be a whole number, got {value!r}")
-            if not low <= value <= high:
-                raise ValueError(f"{name} must be from {low} to {high}, got {value}")
+            whole(name, getattr(self, name), low, high)
         for name, known in (("mode", MODES), ("lengths", LENGTHS), ("pool", POLICIES)):
             if getattr(self, name) not in known:
                 raise ValueError(
                     f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}"
                 )
-        if not 0 <= self.arrivals_per_step <= 1e3:
+        if not is_number(self.arrivals_per_step) or not 0 <= self.arrivals_per_step <= 1e3:
             raise ValueError(
-                f"arrivals_per_step must be from 0 to 1000, got {self.arrivals_per_step}"
+                f"arrivals_per_step must be from 0 to 1000, got {self.arrivals_per_step!r}"
             )
 
     def draws(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

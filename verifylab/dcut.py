@@ -8,15 +8,15 @@ on the drafts most likely to be accepted. It decides which multiset of depths a 
 from __future__ import annotations
 
 import math
-import operator
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from verifylab.checks import fraction, whole
 from verifylab.ordering import verify_batch_order
 
 if TYPE_CHECKING:
@@ -53,27 +53,15 @@ ROW_BUDGET = 96
 MAX_VERIFY_WIDTH = 32
 
 
-def checked_int(name: str, value: SupportsIndex, low: int) -> int:
-    """`value` as a Python int (counts must not wrap as NumPy's do), refused when below `low`."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise ValueError(f"{name} must be a whole number, got {value!r}") from None
-    if number < low:
-        raise ValueError(f"{name} must be {low} or more, got {number}")
-    return number
-
-
 def snap_ratio(ratio: float) -> float:
     """Nearest of `RATIOS`, the lower one on a tie.
 
     Raises
     ------
     ValueError
-        When `ratio` is not from 0 to 1 (NaN included).
+        When `ratio` is no number from 0 to 1 (NaN included).
     """
-    if not 0.0 <= ratio <= 1.0:
-        raise ValueError(f"ratio must be from 0 to 1, got {ratio}")
+    ratio = fraction("ratio", ratio)
     return min(RATIOS, key=lambda known: (abs(known - ratio), known))
 
 
@@ -81,7 +69,13 @@ def dcut_applies(width: int, drafts: int, width_cap: int = DCUT_WIDTH_CAP) -> bo
     """Whether D-Cut prunes a batch: `width` up to the cap and two or more `drafts`.
 
     Where it does not, every sequence verifies all its drafts.
+
+    Raises
+    ------
+    ValueError
+        When `width_cap` is no whole number of 0 or more.
     """
+    width_cap = whole("width_cap", width_cap, 0)
     return width <= width_cap and drafts >= 2
 
 
@@ -111,9 +105,9 @@ def keep_count(width: int, drafts: int, ratio: float, row_budget: int = ROW_BUDG
     ValueError
         When a value is out of its range.
     """
-    width = checked_int("width", width, 1)
-    drafts = checked_int("drafts", drafts, 1)
-    row_budget = checked_int("row_budget", row_budget, 2)
+    width = whole("width", width, 1)
+    drafts = whole("drafts", drafts, 1)
+    row_budget = whole("row_budget", row_budget, 2)
     prunable = width * (drafts - 1)
     # In quarters the product is exact, and adding a half before the floor rounds halves up.
     quarters = int(4 * snap_ratio(ratio))
@@ -151,7 +145,7 @@ def select(
         When a value is out of range, there are more positions than drafts, or a log-confidence
         is above 0. The rule forgives no rounding: clip with ``numpy.minimum(x, 0.0)``.
     """
-    drafts = checked_int("drafts", drafts, 1)
+    drafts = whole("drafts", drafts, 1)
     return _select(_measured(log_confidences, drafts), ratio, row_budget)
 
 
@@ -264,7 +258,7 @@ def plan(
     ValueError
         When a value is out of range or the shapes of `slots` and `log_confidences` disagree.
     """
-    drafts = checked_int("drafts", drafts, 1)
+    drafts = whole("drafts", drafts, 1)
     slot = np.asarray(slots)
     steps = _measured(log_confidences, drafts)
     if slot.shape != steps.shape[:-1]:
@@ -306,9 +300,9 @@ def chunk_ranges(
     ValueError
         When `rows` is not descending or below 1, or a chunk's first row count exceeds the budget.
     """
-    counts = [checked_int("rows", count, 1) for count in np.asarray(rows).tolist()]
-    row_budget = checked_int("row_budget", row_budget, 1)
-    max_width = checked_int("max_width", max_width, 1)
+    counts = [whole("rows", count, 1) for count in np.asarray(rows).tolist()]
+    row_budget = whole("row_budget", row_budget, 1)
+    max_width = whole("max_width", max_width, 1)
     if any(later > earlier for earlier, later in zip(counts, counts[1:], strict=False)):
         raise ValueError(f"rows must be descending, as a plan dispatches them, got {counts}")
     if counts and counts[0] > row_budget:
@@ -340,12 +334,19 @@ class DraftLadder:
     rungs: tuple[tuple[int, int], ...]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.rungs, tuple) or not all(
+            isinstance(rung, tuple) and len(rung) == 2 for rung in self.rungs
+        ):
+            raise ValueError(
+                f"a draft ladder's rungs must be a tuple of (width up to, drafts), "
+                f"got {self.rungs!r}; DraftLadder.parse reads text"
+            )
         widths = [width for width, _ in self.rungs]
         if not widths:
             raise ValueError("a draft ladder must have one rung or more, got none")
         for width, drafts in self.rungs:
-            checked_int("a draft ladder's width", width, 1)
-            checked_int("a draft ladder's drafts", drafts, 1)
+            whole("a draft ladder's width", width, 1)
+            whole("a draft ladder's drafts", drafts, 1)
         if any(later <= earlier for earlier, later in zip(widths, widths[1:], strict=False)):
             raise ValueError(f"a draft ladder's widths must ascend, got {widths}")
 
@@ -374,7 +375,7 @@ class DraftLadder:
 
     def drafts(self, width: int) -> int:
         """Drafts at `width`: of the first rung that reaches it, or of the last rung beyond it."""
-        width = checked_int("width", width, 1)
+        width = whole("width", width, 1)
         return next((d for up_to, d in self.rungs if width <= up_to), self.rungs[-1][1])
 
     def __str__(self) -> str:

@@ -15,7 +15,8 @@ from packaging.requirements import Requirement
 import verifylab
 from verifylab import device
 from verifylab.paths import check_writable, shown
-from verifylab.published import DataError, data_dir
+from verifylab.published import DataError, data_dir, table
+from verifylab.published_schema import COLUMNS
 
 __all__ = ["Finding", "examine"]
 
@@ -43,7 +44,7 @@ class Finding:
     Attributes
     ----------
     kind : str
-        ``package``, ``device``, ``gpu``, ``profile`` or ``folder``.
+        ``package``, ``device``, ``gpu``, ``profile``, ``workload``, ``table`` or ``folder``.
     name : str
     state : str
         A version, a device's name, or what is the matter.
@@ -79,6 +80,8 @@ def examine(out: str | Path = "runs", gpu: bool = False) -> list[Finding]:
         Finding("device", "auto", choice.name, True, choice.why),
         *_gpu(gpu or choice.name == "cuda"),
         *_profiles(),
+        *_workloads(),
+        *_tables(),
         _folder("data", lambda: shown(data_dir())),
         _folder("runs", lambda: _writable(Path(out))),
     ]
@@ -165,6 +168,46 @@ def _profile(name: str) -> Finding:
     except (DataError, ImportError) as error:
         return Finding("profile", name, "broken", False, str(error))
     return Finding("profile", name, "loads", True, f"{profile.gpu}, {profile.kind}, {profile.date}")
+
+
+def _workloads() -> list[Finding]:
+    try:
+        names = sorted({"published"} | {p.stem for p in (data_dir() / "workloads").glob("*.json")})
+    except DataError:
+        return []  # said under the folder
+    return [_workload(name) for name in names]
+
+
+def _workload(name: str) -> Finding:
+    try:
+        from verifylab.workload import calibrated, spread_nodes, spread_residuals
+
+        load = calibrated(name)
+        spread_nodes(name)
+        spread_residuals(name)
+    except (DataError, ImportError) as error:
+        return Finding("workload", name, "broken", False, str(error))
+    accepted = ", ".join(f"{p:.3f}" for p in load.acceptance)
+    note = f"acceptance {accepted}; spread {load.confidence_spread:.3f}"
+    return Finding("workload", name, "loads", True, note)
+
+
+def _tables() -> list[Finding]:
+    """Load every published table; those that load are one finding."""
+    broken = []
+    try:
+        data_dir()
+    except DataError:
+        return []  # said under the folder
+    for name in COLUMNS:
+        try:
+            table(name)
+        except (DataError, ImportError) as error:
+            broken.append(Finding("table", name, "broken", False, str(error)))
+    if broken:
+        return broken
+    note = f"all {len(COLUMNS)} have the columns and rows that are read"
+    return [Finding("table", "published", "load", True, note)]
 
 
 def _folder(name: str, look: Callable[[], str]) -> Finding:

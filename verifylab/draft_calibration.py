@@ -12,7 +12,14 @@ import pandas as pd
 
 from verifylab.draft_trace import TRACE_DRAFTS, DraftTrace
 
-__all__ = ["by_depth", "calibration", "recalibrated", "recalibrated_probability", "uninformative"]
+__all__ = [
+    "by_depth",
+    "calibration",
+    "recalibrated",
+    "recalibrated_probability",
+    "shuffled",
+    "uninformative",
+]
 
 #: Two-sided 95 % of a normal distribution.
 _Z95 = 1.959964
@@ -68,6 +75,15 @@ def uninformative(trace: DraftTrace) -> DraftTrace:
     return trace.with_log_confidences(
         np.broadcast_to(logs, (trace.rows, TRACE_DRAFTS)), f"{trace.name} uninformative"
     )
+
+
+def shuffled(trace: DraftTrace, seed: int = 0) -> DraftTrace:
+    """Return the trace with its rows of confidences permuted: as varied as before, but of others.
+
+    What was accepted stays where it was, so the confidences say nothing about it any more.
+    """
+    order = np.random.default_rng(seed).permutation(trace.rows)
+    return trace.with_log_confidences(trace.log_confidences[order], f"{trace.name} shuffled")
 
 
 def calibration(trace: DraftTrace, bins: int = 12, rows: np.ndarray | None = None) -> pd.DataFrame:

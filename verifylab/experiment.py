@@ -9,14 +9,16 @@ same, step by step.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from verifylab.checks import whole
 from verifylab.counters import SCALARS, Counters, StepTimes, times
 from verifylab.dcut import (
     DCUT_WIDTH_CAP,
@@ -109,12 +111,7 @@ class Settings:
             "width_cap": (0, MAX_WIDTH),
         }
         for name, (low, high) in bounds.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-                raise ValueError(f"{name} must be a whole number, got {value!r}")
-            if not low <= value <= high:
-                raise ValueError(f"{name} must be from {low} to {high}, got {value}")
-            object.__setattr__(self, name, int(value))
+            object.__setattr__(self, name, whole(name, getattr(self, name), low, high))
         snap_ratio(self.ratio)
 
     def widths(self, workload: AnyWorkload) -> range:
@@ -488,7 +485,11 @@ _NO_TRACE = (
 
 
 def _fast_run(
-    workload: AnyWorkload, key_policy: GatedPolicy, settings: Settings, profile: MachineProfile
+    workload: AnyWorkload,
+    key_policy: GatedPolicy,
+    settings: Settings,
+    profile: MachineProfile,
+    halt: Event | None = None,
 ) -> Run:
     from verifylab.fastpath import simulate
 
@@ -511,13 +512,12 @@ def _fast_run(
         tables = workload.tables()
         log_reported, accept_below = tables.log_reported, tables.accept_below
         recorded = _NO_TRACE
-    none2, none1 = np.zeros((0, 0), np.int64), np.zeros(0, np.int64)
-    counts, reached, accepted = simulate(  # type: ignore[call-arg]
+    counts, reached, accepted = simulate(
         np.uint64(settings.seed), n, settings.steps, settings.warmup_steps,
         workload.mode == "steady", workload.output_tokens, drafts, keep, canonical,
         settings.row_budget, settings.max_width, settings.capacity, profile.gdn_layers,
         profile.other_nodes, np.array(flags, np.int64), log_reported,
-        accept_below, *recorded, none2, none2, none1, none1,
+        accept_below, recorded, halt=halt,
     )  # fmt: skip
     counters = Counters(reached=reached, accepted=accepted)
     for name, count in zip(SCALARS, counts, strict=True):
@@ -534,6 +534,7 @@ def run(
     *,
     path: str = "fast",
     observe: Callable[[Step], None] | None = None,
+    halt: Event | None = None,
 ) -> Run:
     """Run one arm on the machine model.
 
@@ -550,9 +551,13 @@ def run(
         The compiled loop, or the readable step that defines it. Their counts are equal.
     observe : callable, optional
         Called with every `Step` (readable path only).
+    halt : threading.Event, optional
+        Another thread sets it to end the run (fast path only).
 
     Raises
     ------
+    concurrent.futures.CancelledError
+        When `halt` was set.
     ValueError
         When a name or a value is out of range.
     """
@@ -563,7 +568,7 @@ def run(
     for width in settings.widths(workload):
         settings.drafts_and_keep(workload, width)
     if path == "fast" and observe is None:
-        return _fast_run(workload, key_policy, settings, profile)
+        return _fast_run(workload, key_policy, settings, profile, halt)
     if path not in ("fast", "readable"):
         raise ValueError(f"path must be 'fast' or 'readable', got {path!r}")
     device = ModelDevice(profile)
@@ -581,13 +586,13 @@ def run(
 
 def grid(
     workload: AnyWorkload,
-    widths: Sequence[int],
+    widths: Iterable[int],
     profile: MachineProfile,
     settings: Settings,
     *,
     seeds: Iterable[int],
-    arms: Sequence[tuple[str, Gate | None]] = (("arrangement", None), ("canonical", None)),
-    spreads: Sequence[float] | None = None,
+    arms: Iterable[tuple[str, Gate | None]] = (("arrangement", None), ("canonical", None)),
+    spreads: Iterable[float] | None = None,
     jobs: int | None = None,
 ) -> pd.DataFrame:
     """Run every arm at every width, spread and seed on the machine model.
@@ -596,11 +601,11 @@ def grid(
     ----------
     workload, profile, settings
         As in `run`; `settings.width` and `settings.seed` are replaced.
-    widths : sequence of int
+    widths : iterable of int
     seeds : iterable of int
         Shared by all arms: common random numbers.
-    arms : sequence of (policy name, gate)
-    spreads : sequence of float, optional
+    arms : iterable of (policy name, gate)
+    spreads : iterable of float, optional
         Confidence spreads; default: the workload's own.
     jobs : int, optional
         Threads (the compiled loop releases the interpreter lock); default: the cores.
@@ -614,8 +619,9 @@ def grid(
     """
     import pandas as pd
 
-    seeds = list(seeds)
+    seeds, widths, arms = list(seeds), list(widths), list(arms)
     cells = []
+    halt = Event()
     loads: list[tuple[float, AnyWorkload]] = []
     if isinstance(workload, TraceWorkload):
         if spreads is not None:
@@ -633,7 +639,7 @@ def grid(
 
     def one(cell: tuple[float, AnyWorkload, str, Gate | None, Settings]) -> dict[str, Any]:
         spread, load, name, gate, chosen = cell
-        result = run(load, name, gate, profile, chosen)
+        result = run(load, name, gate, profile, chosen, halt=halt)
         return {
             "width": chosen.width,
             "policy": name,
@@ -647,7 +653,11 @@ def grid(
     if workers > 1 and len(cells) > 1:
         first = [one(cells[0])]  # compiles (or loads) once, before threads ask for it together
         with ThreadPoolExecutor(workers) as threads:
-            rows = first + list(threads.map(one, cells[1:]))
+            try:
+                rows = first + list(threads.map(one, cells[1:]))
+            except BaseException:  # Ctrl-C, or one that failed: the others end too, at once
+                halt.set()
+                raise
     else:
         rows = [one(cell) for cell in cells]
     return pd.DataFrame(rows)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from verifylab.checks import whole
 from verifylab.dcut import MAX_VERIFY_WIDTH, ROW_BUDGET
 from verifylab.gate import Gate
 from verifylab.launches import DepthRun, depth_runs
@@ -82,7 +83,11 @@ def explain(
         When the lengths differ, the batch is empty, a value is out of range or a slot is given
         twice.
     """
-    slots, depths = [int(s) for s in slots], [int(d) for d in depths]
+    for name, values in (("slots", slots), ("depths", depths)):
+        if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
+            raise ValueError(f"{name} must be a list of whole numbers, got {values!r}")
+    slots = [whole("slots", slot, 0, 2**32 - 1) for slot in slots]
+    depths = [whole("depths", depth, -(2**63)) for depth in depths]
     if len(slots) != len(depths):
         raise ValueError(
             f"slots and depths must have the same length, got {len(slots)} slots and "

@@ -6,11 +6,16 @@ step. Nothing here grows with the number of steps. Integer counts come out, neve
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import CancelledError
+from threading import Event
+from typing import Any
+
 import numpy as np
-from numba import njit
 
 from verifylab._fast_drafts import draw_trace
 from verifylab._fast_philox import philox as _philox
+from verifylab._jit import jit
 from verifylab.counters import SCALARS
 from verifylab.policy import INDIRECT_NODES, Baked, Launches, Rows
 
@@ -35,13 +40,15 @@ _PAIRS, _RUNS, _UNIFORM, _TIER, _PADDED = (
 _DIRECT, _INDIRECT = int(Launches.DIRECT), int(Launches.INDIRECT)
 _DEEPEST, _FILL = int(Rows.DEEPEST), int(Rows.TIER)
 
+_UPDATING = 4  # place in `rules`
+
 _U32 = np.uint64(0xFFFFFFFF)
 _S32 = np.uint64(32)
 #: Digits of pi. From a small start a small word could bring the hash to 0, where lengths collide.
 _HASH_START = np.uint64(0x243F6A8885A308D3)
 
 
-@njit(cache=True)
+@jit
 def _draw(seed, request, position, drafts, log_reported, accept_below, scores):
     """Fill `scores` with prefix sums of log-confidence; return the accepted prefix length."""
     k0 = seed & _U32
@@ -70,7 +77,7 @@ def _draw(seed, request, position, drafts, log_reported, accept_below, scores):
     return length
 
 
-@njit(cache=True)
+@jit
 def _select(scores, width, drafts, keep, rows):
     """Rows of each sequence after D-Cut keeps the `keep` best of width * (drafts - 1)."""
     prunable = width * (drafts - 1)
@@ -103,7 +110,7 @@ def _select(scores, width, drafts, keep, rows):
             rows[best] += 1
 
 
-@njit(cache=True)
+@jit
 def _order(slots, rows, width, canonical, order, assigned, packed):
     """Dispatch order and the rows verified at each position (the rule of `ordering.py`)."""
     for i in range(width):
@@ -130,7 +137,7 @@ def _order(slots, rows, width, canonical, order, assigned, packed):
             assigned[p] = rows[order[p]]
 
 
-@njit(cache=True)
+@jit
 def _launches(slots, order, assigned, start, stop):
     """Count launches in one GDN layer of the dispatch [start, stop)."""
     total = 0
@@ -150,7 +157,7 @@ def _launches(slots, order, assigned, start, stop):
     return total
 
 
-@njit(cache=True, inline="always")
+@jit(inline="always")
 def _mix(h, word):
     h = (h ^ word) * np.uint64(0x9E3779B97F4A7C15)
     h ^= h >> np.uint64(29)
@@ -158,7 +165,7 @@ def _mix(h, word):
     return h ^ (h >> _S32)
 
 
-@njit(cache=True)
+@jit
 def _note_key(seen, sightings, h, counts):
     """Count a sighting of a key and return how many there were, this one included."""
     h |= np.uint64(1)  # 0 marks an empty place
@@ -177,7 +184,7 @@ def _note_key(seen, sightings, h, counts):
     return 1
 
 
-@njit(cache=True)
+@jit
 def _tier(rows, drafts, piecewise):
     """Return `policy.token_tier`."""
     span = drafts + 1
@@ -193,7 +200,7 @@ def _tier(rows, drafts, piecewise):
     return -(-sequences // step) * step * span
 
 
-@njit(cache=True)
+@jit
 def _write_signature(slots, order, assigned, start, stop, out):
     """Write the node structure of a direct dispatch to `out`; return its length."""
     n = 0
@@ -212,7 +219,7 @@ def _write_signature(slots, order, assigned, start, stop, out):
     return n
 
 
-@njit(cache=True)
+@jit
 def _borrow(words, lengths, older, ends, key, length, slots, width):
     """Return the wider cached graph with the fewest further rows that may serve `key`, or -1.
 
@@ -248,7 +255,7 @@ def _borrow(words, lengths, older, ends, key, length, slots, width):
     return best
 
 
-@njit(cache=True)
+@jit
 def _find(heads, chain, words, lengths, hashes, h, key, length):
     """Index of the cached key, or -1: compared word by word, never by hash alone."""
     at = heads[np.int64(h & np.uint64(len(heads) - 1))]
@@ -265,7 +272,7 @@ def _find(heads, chain, words, lengths, hashes, h, key, length):
     return -1
 
 
-@njit(cache=True)
+@jit
 def _unchain(heads, chain, hashes, victim):
     bucket = np.int64(hashes[victim] & np.uint64(len(heads) - 1))
     at = heads[bucket]
@@ -277,7 +284,7 @@ def _unchain(heads, chain, hashes, victim):
     chain[at] = chain[victim]
 
 
-@njit(cache=True)
+@jit
 def _unlink(newer, older, ends, at):
     """Take a place out of the recency list; ends = [newest, oldest]."""
     if newer[at] >= 0:
@@ -290,7 +297,7 @@ def _unlink(newer, older, ends, at):
         ends[1] = newer[at]
 
 
-@njit(cache=True)
+@jit
 def _push(newer, older, ends, at):
     newer[at] = -1
     older[at] = ends[0]
@@ -301,7 +308,7 @@ def _push(newer, older, ends, at):
     ends[0] = at
 
 
-@njit(cache=True)
+@jit
 def _retire(width, slots, request, position, output_tokens, n0, steady, held, counts):
     """Replace or remove finished requests, compact the slots; return the new width."""
     if steady:
@@ -336,58 +343,40 @@ def _retire(width, slots, request, position, output_tokens, n0, steady, held, co
     return kept
 
 
-@njit(cache=True, nogil=True)
-def simulate(
-    seed,
-    n0,
-    steps,
-    warmup,
-    steady,
-    output_tokens,
-    drafts_at,
-    keep_at,
-    canonical_at,
-    row_budget,
-    max_width,
-    capacity,
-    gdn_layers,
-    other_nodes,
+@jit(nogil=True)
+def _advance(
+    run,
+    rates,
     rules,
-    log_reported,
-    accept_below,
-    trace_logs,
-    trace_accepted,
-    trace_sequence,
-    trace_offsets,
-    trace_stretch,
-    trace_order,
-    trace_depths,
-    trace_outcome,
-    trace_tokens,
+    batch,
+    known,
+    cache,
+    trace,
+    recorded,
+    counts,
+    reached,
+    accepted,
+    progress,
+    until,
 ):
-    """Simulate one run; see `verifylab.experiment.run` for what the parameters mean.
+    """Run the steps up to `until`; `progress` holds the next step, the width and the live graphs.
 
-    `drafts_at`, `keep_at` (drafts kept beyond the mandatory one, -1: all) and `canonical_at` are
-    int64 and bool arrays of shape (n0 + 1,) by width. `rules` is an int64 array of the policy:
-    baked, launches, rows, sightings, update, borrow, piecewise. The drafts come from the tables, or
-    where they are not empty from a trace's arrays (`TraceWorkload.arrays`). The last four arrays
-    record nothing when their length is 0; otherwise they have one row a step: order and depths
-    (steps, n0) filled with -1 beyond the width, outcome (hits + 1000 captures + 10**6 eager +
-    10**9 updates + 10**12 borrowed) and tokens (steps,).
-
-    Returns
-    -------
-    counts : int64 (len(SCALARS),)
-    reached, accepted : int64 (MAX_DRAFTS,)
+    What goes in together comes as one tuple: see `simulate` for what each holds.
     """
-    counts = np.zeros(len(SCALARS), np.int64)
-    depths = log_reported.shape[0]
-    reached = np.zeros(depths, np.int64)
-    accepted = np.zeros(depths, np.int64)
-    slots = np.arange(n0)
-    request = np.arange(n0).astype(np.uint64)
-    position = np.zeros(n0, np.int64)
-    scores = np.zeros((n0, depths))
+    seed, n0, warmup, steady, output_tokens, row_budget, max_width, gdn_layers, other_nodes = run
+    drafts_at, keep_at, canonical_at, log_reported, accept_below = rates
+    slots, request, position = batch
+    seen, sightings = known
+    heads, chain, hashes, words, lengths, graph_nodes, newer, older, ends, current = cache
+    trace_order, trace_depths, trace_outcome, trace_tokens = trace
+    trace_logs, trace_accepted, trace_sequence, trace_offsets, trace_stretch = recorded
+    baked, launching, row_rule, sighting, updating, borrowing, piecewise = rules
+    indirect_nodes = INDIRECT_NODES if baked in (_RUNS, _UNIFORM, _TIER) else 0
+    pieces = gdn_layers + 1 if piecewise else 1
+    buckets = len(heads)
+    capacity = len(chain)
+    # What no step hands to the next is made here: the compiler then knows that nothing overlaps.
+    scores = np.zeros((n0, log_reported.shape[0]))
     prefix = np.zeros(n0, np.int64)
     rows = np.zeros(n0, np.int64)
     order = np.zeros(n0, np.int64)
@@ -395,33 +384,11 @@ def simulate(
     packed = np.zeros(n0, np.int64)
     held = np.zeros(n0, np.bool_)
     key = np.zeros(max_width, np.int64)
-
-    baked, launching, row_rule, sighting, updating, borrowing, piecewise = rules
-    indirect_nodes = INDIRECT_NODES if baked in (_RUNS, _UNIFORM, _TIER) else 0
-    pieces = gdn_layers + 1 if piecewise else 1
     own = np.zeros(max_width, np.int64)
-    current = np.zeros((capacity if updating else 1, max_width), np.int64)
 
-    seen = np.zeros(_SEEN_SIZE, np.uint64)
-    sightings = np.zeros(_SEEN_SIZE, np.int32)
-    buckets = 1
-    while buckets < 2 * capacity:
-        buckets *= 2
-    heads = np.full(buckets, -1, np.int64)
-    chain = np.full(capacity, -1, np.int64)
-    hashes = np.zeros(capacity, np.uint64)
-    words = np.zeros((capacity, min(max_width, n0)), np.int64)
-    lengths = np.zeros(capacity, np.int64)
-    graph_nodes = np.zeros(capacity, np.int64)
-    newer = np.full(capacity, -1, np.int64)
-    older = np.full(capacity, -1, np.int64)
-    ends = np.full(2, -1, np.int64)
-    live = 0
-
-    width = n0
-    for step in range(steps + warmup):
-        if width == 0:
-            break
+    first, width, live = progress
+    step = first
+    while step < until and width > 0:
         if step == warmup and warmup > 0:
             keys, overflow = counts[KEYS_SEEN], counts[KEYS_OVERFLOW]
             counts[:] = 0
@@ -621,4 +588,104 @@ def simulate(
                 trace_order[step, p] = order[p]
                 trace_depths[step, p] = assigned[p]
         width = _retire(width, slots, request, position, output_tokens, n0, steady, held, counts)
+        step += 1
+    progress[0], progress[1], progress[2] = step, width, live
+
+
+#: Seconds that a slice of a run takes: an interrupt has effect after the slice that it came in.
+_SLICE_S = 0.2
+
+
+def simulate(
+    seed: np.uint64,
+    n0: int,
+    steps: int,
+    warmup: int,
+    steady: bool,
+    output_tokens: int,
+    drafts_at: np.ndarray,
+    keep_at: np.ndarray,
+    canonical_at: np.ndarray,
+    row_budget: int,
+    max_width: int,
+    capacity: int,
+    gdn_layers: int,
+    other_nodes: int,
+    rules: np.ndarray,
+    log_reported: np.ndarray,
+    accept_below: np.ndarray,
+    recorded: tuple[Any, ...],
+    trace: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None = None,
+    halt: Event | None = None,
+    slice_steps: int | None = None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Simulate one run; see `verifylab.experiment.run` for what the parameters mean.
+
+    Parameters
+    ----------
+    drafts_at, keep_at, canonical_at : ndarray of int64, int64 and bool, shape (n0 + 1,)
+        By width; `keep_at` is the drafts kept beyond the mandatory one, -1: all.
+    rules : ndarray of int64
+        The policy: baked, launches, rows, sightings, update, borrow, piecewise.
+    log_reported, accept_below : ndarray
+        Tables of the draws (`workload.Tables`); used where `recorded` is empty.
+    recorded : tuple
+        Drafts of a trace, `TraceWorkload.arrays`; of length 0 without one.
+    trace : tuple of ndarray of int64, optional
+        Filled with what each step did: order and depths (steps, n0), -1 beyond the width; outcome
+        (hits + 1000 captures + 10**6 eager + 10**9 updates + 10**12 borrowed) and tokens (steps,).
+    halt : Event, optional
+        Another thread sets it to end the run.
+    slice_steps : int, optional
+        Steps between two looks at `halt` and at Ctrl-C, which the compiled loop cannot see;
+        default: about `_SLICE_S` seconds. The counts do not depend on it.
+
+    Returns
+    -------
+    counts : ndarray of int64, shape (len(SCALARS),)
+    reached, accepted : ndarray of int64, shape (MAX_DRAFTS,)
+
+    Raises
+    ------
+    concurrent.futures.CancelledError
+        When `halt` was set.
+    """
+    none2, none1 = np.zeros((0, 0), np.int64), np.zeros(0, np.int64)
+    counts = np.zeros(len(SCALARS), np.int64)
+    depths = log_reported.shape[0]
+    reached, accepted = np.zeros(depths, np.int64), np.zeros(depths, np.int64)
+    run = (
+        seed, n0, warmup, steady, output_tokens, row_budget, max_width, gdn_layers, other_nodes,
+    )  # fmt: skip
+    rates = (drafts_at, keep_at, canonical_at, log_reported, accept_below)
+    batch = (
+        np.arange(n0, dtype=np.int64), np.arange(n0, dtype=np.uint64), np.zeros(n0, np.int64),
+    )  # fmt: skip
+    known = (np.zeros(_SEEN_SIZE, np.uint64), np.zeros(_SEEN_SIZE, np.int32))
+    buckets = 1 << (2 * capacity - 1).bit_length()
+    cache = (
+        np.full(buckets, -1, np.int64), np.full(capacity, -1, np.int64),
+        np.zeros(capacity, np.uint64), np.zeros((capacity, max(2, min(max_width, n0))), np.int64),
+        np.zeros(capacity, np.int64), np.zeros(capacity, np.int64),
+        np.full(capacity, -1, np.int64), np.full(capacity, -1, np.int64),
+        np.full(2, -1, np.int64),
+        np.zeros((capacity if rules[_UPDATING] else 1, max_width), np.int64),
+    )  # fmt: skip
+    traced = (none2, none2, none1, none1) if trace is None else trace
+
+    total = steps + warmup
+    progress = np.array([0, n0, 0], np.int64)
+    each = slice_steps or max(64, (1 << 15) // n0)
+    while progress[0] < total and progress[1] > 0:
+        if halt is not None and halt.is_set():
+            raise CancelledError("the run was ended before its last step")
+        began = time.perf_counter()
+        until = min(total, int(progress[0]) + each)
+        _advance(
+            run, rates, rules, batch, known, cache, traced, recorded, counts, reached, accepted,
+            progress, until,
+        )  # fmt: skip
+        if slice_steps is None:
+            taken = max(time.perf_counter() - began, 1e-6)
+            each = max(1, int(each * min(2.0, _SLICE_S / taken)))
     return counts, reached, accepted

@@ -18,7 +18,9 @@ import numpy as np
 from verifylab.dcut import RATIOS, select
 from verifylab.draws import request_words
 from verifylab.machine import Coefficient, MachineProfile
-from verifylab.published import DataError, data_dir, figure, table
+from verifylab.paths import write_aside
+from verifylab.published import DataError, data_dir, figure, number, table
+from verifylab.published_schema import numbers
 from verifylab.workload import QUANTILES, Workload
 
 __all__ = ["SpreadFit", "fit_acceptance", "fit_machine", "fit_spread", "fit_workload", "write"]
@@ -32,9 +34,15 @@ UPDATE_SHARE = 0.1 / 13.7
 GRID = np.round(np.arange(0.02, 1.0, 0.02), 2)
 
 
-def _range(text: Any) -> tuple[float, float]:
-    low, _, high = str(text).partition("-")
-    return float(low), float(high or low)
+def _range(row: Any, column: str) -> tuple[float, float]:
+    """Both ends of a range in a row of acceptance.csv; of a single number, that number twice."""
+    values = numbers(row[column])
+    if not values:
+        raise DataError(
+            f"acceptance.csv, line {int(row.name) + 2}: {column} must be a number or a range, "
+            f"got {row[column]!r}"
+        )
+    return values[0], values[-1]
 
 
 def fit_acceptance() -> dict[str, Any]:
@@ -53,10 +61,10 @@ def fit_acceptance() -> dict[str, Any]:
     rows = table("acceptance")
     target = rows[(rows.n == 8) & (rows.drafts == 3)].iloc[0]
     ranges = rows[(rows.n == 1) & (rows.drafts == 3)].iloc[0]
-    p1, tokens = float(target.p1), float(target.tokens_per_step)
+    p1, tokens = (number("acceptance", target, name) for name in ("p1", "tokens_per_step"))
     product = (tokens - 1.0) / p1 - 1.0  # p2 + p2 p3
-    p2_low, p2_high = _range(ranges.p2_given_1)
-    p3_low, p3_high = _range(ranges.p3_given_2)
+    p2_low, p2_high = _range(ranges, "p2_given_1")
+    p3_low, p3_high = _range(ranges, "p3_given_2")
     low = max(p2_low, product / (1.0 + p3_high))
     high = min(p2_high, product / (1.0 + p3_low))
     if low > high:
@@ -202,7 +210,7 @@ def fit_workload() -> dict[str, Any]:
         "held_out": [
             {
                 "figure": "tokens per step at n=4, 3 drafts",
-                "published": float(held.tokens_per_step),
+                "published": number("acceptance", held, "tokens_per_step"),
                 "ours": round(workload.expected_tokens(3), 4),
                 "source": "acceptance.csv",
             }
@@ -401,14 +409,15 @@ def _figures() -> tuple[dict[str, str], ...]:
 
 
 def write(folder: Path | None = None) -> list[Path]:
-    """Refit both and write them under `folder` (default: the project's ``data/``)."""
+    """Refit both and write them under `folder` (default: the project's ``data/``).
+
+    Each file is replaced as a whole, and none before both fits are done.
+    """
     folder = data_dir() if folder is None else folder
     out = []
     for path, text in (
         (folder / "workloads" / "published.json", json.dumps(fit_workload(), indent=1) + "\n"),
         (folder / "machines" / "gb10-published.json", fit_machine().to_json()),
     ):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        out.append(path)
+        out.append(write_aside(path, text))
     return out

@@ -16,6 +16,7 @@ import pandas as pd
 
 from verifylab.calibrate import calibrate
 from verifylab.calibration_plan import open_for, plan_for
+from verifylab.paths import write_files
 from verifylab.published import DataError, table
 
 __all__ = ["FITTED", "PUBLISHED_NODES", "GraphCosts", "graph_costs", "published_costs", "save"]
@@ -185,12 +186,13 @@ def published_costs() -> pd.DataFrame:
 
 def save(costs: GraphCosts, folder: str | Path) -> list[Path]:
     """Write ``result.parquet`` (the fits), the samples as CSV, and ``summary.txt``."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    costs.fits.to_parquet(folder / "result.parquet", index=False)
-    paths = [folder / "result.parquet"]
-    for name in ("operations", "steps", "bandwidth"):
-        getattr(costs, name).to_csv(folder / f"{name}.csv", index=False)
-        paths.append(folder / f"{name}.csv")
-    (folder / "summary.txt").write_text(costs.summary(), encoding="utf-8")
-    return [*paths, folder / "summary.txt"]
+    return write_files(
+        folder,
+        {
+            "result.parquet": costs.fits.to_parquet(index=False),
+            "operations.csv": costs.operations.to_csv(index=False),
+            "steps.csv": costs.steps.to_csv(index=False),
+            "bandwidth.csv": costs.bandwidth.to_csv(index=False),
+            "summary.txt": costs.summary(),
+        },
+    )

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from math import comb
 from typing import TYPE_CHECKING
 
+from verifylab.checks import whole
 from verifylab.dcut import (
     DCUT_WIDTH_CAP,
     DEFAULT_RATIO,
     ROW_BUDGET,
     DraftLadder,
-    checked_int,
     dcut_applies,
     keep_count,
 )
@@ -155,18 +155,18 @@ def reachable_multisets(
 
 def bound_multisets(width: int, depth_values: int) -> int:
     """Multisets of `width` depths out of `depth_values` distinct ones, reachable or not."""
-    width = checked_int("width", width, 1)
-    return comb(width + checked_int("depth_values", depth_values, 1) - 1, width)
+    width = whole("width", width, 1)
+    return comb(width + whole("depth_values", depth_values, 1) - 1, width)
 
 
 def bound_arrangements(width: int, depth_values: int) -> int:
     """Tuples of `width` depths out of `depth_values` distinct ones, reachable or not."""
-    return checked_int("depth_values", depth_values, 1) ** checked_int("width", width, 1)
+    return whole("depth_values", depth_values, 1) ** whole("width", width, 1)
 
 
 def slot_sets(pool: int, width: int) -> int:
     """Count the sets of `width` slots in a pool of `pool`; 0 when the pool is too small."""
-    return comb(checked_int("pool", pool, 1), checked_int("width", width, 1))
+    return comb(whole("pool", pool, 1), whole("width", width, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,7 @@ def key_space(
     """
     keep = keep_count(width, drafts, ratio, row_budget)
     width, drafts = int(width), int(drafts)
-    sets = checked_int("slot_sets", slot_sets, 0)
+    sets = whole("slot_sets", slot_sets, 0)
     multisets = arrangements = 1
     if dcut_applies(width, drafts, width_cap):
         multisets = count_multisets(width, drafts, ratio, row_budget)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from verifylab.ordering import NO_SLOT, as_batches, check_values
+from verifylab.ordering import first as first_of
 
 __all__ = ["FAST_LAUNCHES", "DepthRun", "depth_runs", "launches_per_layer"]
 
@@ -20,6 +21,8 @@ __all__ = ["FAST_LAUNCHES", "DepthRun", "depth_runs", "launches_per_layer"]
 FAST_LAUNCHES = 2
 #: Up to here a single batch is counted faster in Python than by NumPy's dozen calls.
 _FEW = 64
+#: A key holds rows in 32 bits; with them no sum here leaves 64.
+_MOST_ROWS = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,4 +143,9 @@ def _checked(slots: ArrayLike, depths: ArrayLike) -> tuple[NDArray[np.int64], ND
     """Both as int64 arrays of one shape, with slots of 0 or more and depths of 1 or more."""
     _, slot, depth = as_batches(slots, depths)
     check_values(slot, depth)
+    if depth.size and int(depth.max()) > _MOST_ROWS:
+        raise ValueError(
+            f"depths must be at most {_MOST_ROWS} rows, as a key holds them, "
+            f"got {first_of('depths', depth, depth > _MOST_ROWS)}"
+        )
     return slot, depth

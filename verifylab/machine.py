@@ -8,6 +8,7 @@ new simulation. Every coefficient carries an interval and the figures it came fr
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,8 @@ MAX_NUMBER = 1e15
 MAX_NODES = 2**20
 #: Where a profile does not say: no width is an extrapolation.
 MAX_FITTED_WIDTH = 2**20
+#: What every dispatch pays: a step that costs none of them takes no time.
+_STEP_COSTS = ("step_base_ms", "per_row_ms", "per_sequence_ms", "per_node_us")
 KINDS = ("published", "measured", "host")
 
 
@@ -140,6 +143,11 @@ class MachineProfile:
         widths = self.fitted_widths
         if len(widths) != 2 or not 1 <= widths[0] <= widths[1]:
             raise ValueError(f"fitted_widths must be two ascending widths, got {list(widths)}")
+        if not any(self[name] > 0 for name in _STEP_COSTS):
+            raise ValueError(
+                f"one of {', '.join(_STEP_COSTS)} must be above 0, so that a step takes time: "
+                f"all of them are 0"
+            )
         for name, low in (("gdn_layers", 1), ("other_nodes", 0)):
             if not low <= getattr(self, name) <= MAX_NODES:
                 raise ValueError(
@@ -326,11 +334,12 @@ def load_profile(name: str) -> MachineProfile:
     folder = data_dir() / "machines"
     as_path = name.endswith(".json")
     path = Path(name) if as_path else folder / f"{name}.json"
-    if not as_path and ("/" in name or "\\" in name or not path.is_file()):
+    if not as_path and ("/" in name or "\\" in name or not os.path.isfile(path)):
         known = ", ".join(sorted(p.stem for p in folder.glob("*.json"))) or "none"
-        raise DataError(f"no machine profile {name!r} in data/machines (there are: {known})")
+        raise DataError(f"no machine profile {short(name)} in data/machines (there are: {known})")
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:  # ValueError: not UTF-8, or no possible path
-        raise DataError(f"machine profile {name!r} cannot be read: {error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"machine profile {short(name)} cannot be read: {reason}") from None
     return MachineProfile.from_json(text, path.name)

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["check_writable", "refuse_existing", "shown", "write_aside"]
+__all__ = [
+    "check_writable",
+    "refuse_existing",
+    "shown",
+    "writable_folder",
+    "write_aside",
+    "write_files",
+]
 
 
 def shown(path: str | Path) -> str:
@@ -21,8 +32,14 @@ def shown(path: str | Path) -> str:
     return whole
 
 
-def check_writable(folder: Path) -> None:
+def check_writable(folder: Path, remedy: str = "name another folder with --out") -> None:
     """Make sure that files can be written into `folder`, which need not exist; leaves no trace.
+
+    Parameters
+    ----------
+    folder : Path
+    remedy : str
+        What the user can do: the end of the message.
 
     Raises
     ------
@@ -30,6 +47,13 @@ def check_writable(folder: Path) -> None:
         When they cannot: the message names the folder and the reason.
     """
     nearest = Path(os.path.abspath(folder))
+    try:
+        os.lstat(nearest)
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise ValueError(
+                f"cannot write into {str(folder)[:40]}...: {error.strerror}; {remedy}"
+            ) from None
     while not os.path.lexists(nearest):
         nearest = nearest.parent
     try:
@@ -38,8 +62,7 @@ def check_writable(folder: Path) -> None:
             pass
     except OSError as error:
         raise ValueError(
-            f"cannot write into {shown(folder)}: {shown(nearest)}: {error.strerror}; "
-            "name another folder with --out"
+            f"cannot write into {shown(folder)}: {shown(nearest)}: {error.strerror}; {remedy}"
         ) from None
 
 
@@ -59,14 +82,63 @@ def refuse_existing(path: str | Path, force: bool = False) -> None:
     check_writable(path.parent)
 
 
-def write_aside(path: str | os.PathLike[str], text: str) -> Path:
-    """Write `text` beside `path` first, then rename: no reader ever sees half a file."""
+def write_aside(path: str | os.PathLike[str], data: str | bytes) -> Path:
+    """Write a file beside `path` first, then rename: nobody ever sees, or is left with, half of it.
+
+    Parameters
+    ----------
+    path : path
+        Its folder is made where it is missing. What was there stays until the new file is whole.
+    data : str or bytes
+        Text is stored as UTF-8.
+
+    Raises
+    ------
+    OSError
+        When it cannot be written; its ``filename`` is `path`.
+    """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f"{path.name}.{os.getpid()}.part")
+    content = data.encode("utf-8") if isinstance(data, str) else data
+    aside = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.part")
     try:
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with aside.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    except OSError as error:
+        raise _naming(error, path) from None
     finally:
-        aside.unlink(missing_ok=True)
+        with suppress(OSError):
+            aside.unlink()
     return path
+
+
+def write_files(folder: str | os.PathLike[str], contents: Mapping[str, str | bytes]) -> list[Path]:
+    """Write each of `contents` into `folder` under its name, as `write_aside` does."""
+    return [write_aside(Path(folder) / name, data) for name, data in contents.items()]
+
+
+def _naming(error: OSError, path: Path) -> OSError:
+    return OSError(error.errno, f"cannot be written: {error.strerror or error}", str(path))
+
+
+def writable_folder(out: object, *, name: str = "out") -> str:
+    """Return `out` where files can be written into it, or it is ``""`` (nothing is to be written).
+
+    Raises
+    ------
+    ValueError
+        When it is no text, a file, or cannot be written.
+    """
+    if not isinstance(out, (str, os.PathLike)):
+        raise ValueError(
+            f"{name} must be the name of a folder, or '' to write nothing, got {out!r}"
+        )
+    text = os.fspath(out)
+    if not isinstance(text, str) or "\0" in text:
+        raise ValueError(f"{name} must be the name of a folder, got {out!r}")
+    if text:
+        check_writable(Path(text), f"name another folder as {name}")
+    return text

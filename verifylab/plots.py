@@ -23,6 +23,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLo
 
 from verifylab.dcut import DEFAULT_LADDER, DEFAULT_RATIO, DraftLadder, snap_ratio
 from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
+from verifylab.paths import write_files
 
 if TYPE_CHECKING:
     from verifylab.width_gate import WidthGate
@@ -503,19 +504,15 @@ def save_figure(
     """
     if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
         raise ValueError(f"a figure's name must be letters, digits, - and _, got {name!r}")
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
+    contents: dict[str, str | bytes] = {}
     with matplotlib.style.context(STYLE):
         for kind, extra in (("svg", {"metadata": {"Date": None}}), ("png", {})):
-            path = folder / f"{name}.{kind}"
-            figure.savefig(path, **_as_any(extra))
-            paths.append(path)
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format=kind, **_as_any(extra))
+            contents[f"{name}.{kind}"] = buffer.getvalue()
     for table, frame in tables.items():
-        path = folder / f"{name}.{table}.csv"
-        frame.to_csv(path, index=False)
-        paths.append(path)
-    return paths
+        contents[f"{name}.{table}.csv"] = frame.to_csv(index=False)
+    return write_files(folder, contents)
 
 
 def _as_any(options: Mapping[str, Any]) -> dict[str, Any]:

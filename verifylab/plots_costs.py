@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
-from verifylab.plots import STYLE
+from verifylab.plots import STYLE, footnote
 
 if TYPE_CHECKING:
     from verifylab.graph_costs import GraphCosts
@@ -46,13 +46,6 @@ _NEAR = "#555555"
 
 def _plain(value: float, _: object = None) -> str:
     return f"{value:,.0f}" if value >= 1 else f"{value:g}"
-
-
-def _footnote(ax: Axes, text: str) -> None:
-    ax.annotate(
-        text, (1.0, 0.0), (0, -50), xycoords="axes fraction", textcoords="offset points",
-        ha="right", va="top", fontsize=9, color=_NEAR, annotation_clip=False,
-    )  # fmt: skip
 
 
 def draw_operations(
@@ -105,7 +98,7 @@ def draw_operations(
     ax.legend(loc="upper left", ncols=2, columnspacing=1.0, handletextpad=0.4)
     ax.set(xlabel="nodes of the graph (log)", ylabel="microseconds (log)")
     ax.set_title("What an operation costs (bars: half the repeats; lines: fit)")
-    _footnote(ax, stamp)
+    footnote(ax, stamp)
     return ax
 
 
@@ -150,7 +143,7 @@ def draw_per_node(
     ax.legend(loc="upper left", ncols=2, columnspacing=1.0, handletextpad=0.4)
     ax.set(xlabel="microseconds a node (log)")
     ax.set_title("What one more node costs")
-    _footnote(ax, stamp)
+    footnote(ax, stamp)
     return ax
 
 
@@ -194,7 +187,7 @@ def draw_steps(steps: pd.DataFrame, shape: str, ax: Axes, *, stamp: str) -> Axes
     ax.legend(loc="upper left", ncols=2)
     ax.set(xlabel="rows a sequence", ylabel="milliseconds a replay (log)")
     ax.set_title(f"What a verify step costs, shape {shape!r}")
-    _footnote(ax, stamp)
+    footnote(ax, stamp)
     return ax
 
 
@@ -250,7 +243,7 @@ def draw_bandwidth(bandwidth: pd.DataFrame, ax: Axes, *, stamp: str) -> Axes:
     ax.legend(loc="upper left", ncols=min(4, len(rows)), columnspacing=1.0, handletextpad=0.4)
     ax.set(xlabel="batch width n", ylabel="GB/s of state and weights")
     ax.set_title("How close the fast path comes to a copy")
-    _footnote(ax, stamp)
+    footnote(ax, stamp)
     return ax
 
 
@@ -270,6 +263,6 @@ def graph_costs_figure(costs: GraphCosts, published: pd.DataFrame) -> Figure:
             fontweight="bold",
         )  # fmt: skip
         figure.subplots_adjust(
-            left=0.072, right=0.985, top=0.905, bottom=0.085, wspace=0.36, hspace=0.36
+            left=0.072, right=0.985, top=0.905, bottom=0.1, wspace=0.36, hspace=0.42
         )
     return figure

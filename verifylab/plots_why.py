@@ -13,9 +13,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from verifylab.draft_calibration import calibration
+from verifylab.draft_sequences import autocorrelation, sequence_spread
+from verifylab.draft_trace import DraftTrace
 from verifylab.plots import STYLE, draw_difference, footnote
+from verifylab.plots_drafts import draw_autocorrelation, draw_calibration, draw_sequence_spread
 
 __all__ = [
+    "both_figure",
+    "draw_both_workloads",
     "draw_calibrations",
     "draw_guess",
     "draw_over_spread",
@@ -30,7 +36,19 @@ LOOKS: tuple[dict[str, Any], ...] = (
     {"color": "#0072B2", "marker": "s", "ls": "--"},
     {"color": "#D55E00", "marker": "D", "ls": ":"},
     {"color": "#009E73", "marker": "^", "ls": "-."},
+    {"color": "#CC79A7", "marker": "v", "ls": (0, (1, 3))},
 )
+#: A winner's lead over the runner-up, in percent, below which a map calls it a tie.
+TIE_PCT = 0.5
+#: Names that fit a cell.
+POLICY_NAMES = {
+    "arrangement": "arrange-\nment",
+    "exec_update": "exec\nupdate",
+    "capture_on_second_use": "second\nuse",
+    "sglang_ragged": "sglang\nragged",
+    "vllm_piecewise": "vllm\npiecewise",
+    "padded": "padded\n(D-Cut off)",
+}
 #: Face colour and text colour of each policy on the map; the name is written in the cell as well.
 POLICY_COLOURS = {
     "arrangement": ("#ffffff", "#000000"),
@@ -96,7 +114,7 @@ def draw_over_spread(band: pd.DataFrame, implied: pd.DataFrame, ax: Axes) -> Axe
         "triangles: the spread that the published A/B would imply (not used)",
         ylabel="tokens part, % tok/s, modelled",
     )
-    ax.set_title("The loss is the re-pairing: it grows with what confidences know")
+    ax.set_title("The loss is the re-pairing: no information, no loss")
     ax.legend(loc="lower left", bbox_to_anchor=(0.0, 0.16))
     return ax
 
@@ -158,8 +176,33 @@ def draw_guess(split: pd.DataFrame, ax: Axes) -> Axes:
     ax.set_ylim(low, high * 1.25)
     ax.set_xticks(sorted(split.width.unique()))
     ax.set(xlabel="batch width n", ylabel="launches part, % tok/s, modelled")
-    ax.set_title("The recorded guess fails: canonical never launches more")
+    ax.set_title("The recorded guess fails: canonical launches no more")
     ax.legend(loc="upper right")
+    return ax
+
+
+def draw_both_workloads(table: pd.DataFrame, ax: Axes) -> Axes:
+    """Draw the token part by width, calibrated draws beside recorded drafts.
+
+    Parameters
+    ----------
+    table : DataFrame
+        As `why.both_workloads`.
+    ax : Axes
+    """
+    for look, (kind, rows) in zip(LOOKS, table.groupby("drafts", sort=False), strict=False):
+        rows = rows.sort_values("width")
+        ax.plot(rows.width, rows.tokens_pct, ms=7, label=kind, **look)
+        ax.fill_between(
+            rows.width, rows.tokens_low, rows.tokens_high, color=look["color"], alpha=0.2, lw=0
+        )
+    ax.axhline(0, color="black", lw=1)
+    low, high = ax.get_ylim()
+    ax.set_ylim(low - 0.42 * (high - low), high)
+    ax.set_xticks(sorted(table.width.unique()))
+    ax.set(xlabel="batch width n", ylabel="tokens part, % tok/s, modelled")
+    ax.set_title("Recorded drafts of a small model: same sign, same size")
+    ax.legend(loc="lower left")
     return ax
 
 
@@ -193,12 +236,28 @@ def why_figure(
         for ax in axes.flat:
             footnote(ax, stamp)
         figure.suptitle(
-            "Below width 8 canonical loses tokens, not launches: "
-            "the deepest verify goes to the lowest slot",
+            "What canonical costs is tokens, not launches: "
+            "the deepest verify goes to the lowest slot (modelled)",
             x=0.012, ha="left", fontsize=18, fontweight="bold",
         )  # fmt: skip
         figure.subplots_adjust(
             left=0.065, right=0.985, top=0.90, bottom=0.10, wspace=0.19, hspace=0.46
+        )
+    return figure
+
+
+def both_figure(both: pd.DataFrame, trace: DraftTrace, stamp: str = "") -> Figure:
+    """Return recorded drafts beside calibrated draws: token part, and how the trace behaves."""
+    with matplotlib.style.context(STYLE):
+        figure = Figure(figsize=(17, 11.0))
+        axes = figure.subplots(2, 2)
+        draw_both_workloads(both, axes[0, 0])
+        footnote(axes[0, 0], stamp)
+        draw_calibration(calibration(trace), axes[0, 1])
+        draw_autocorrelation(autocorrelation(trace), axes[1, 0])
+        draw_sequence_spread(sequence_spread(trace), axes[1, 1])
+        figure.subplots_adjust(
+            left=0.06, right=0.985, top=0.95, bottom=0.10, wspace=0.19, hspace=0.42
         )
     return figure
 
@@ -209,7 +268,8 @@ def draw_policy_map(table: pd.DataFrame, column: str, ax: Axes, *, title: str = 
     Parameters
     ----------
     table : DataFrame
-        ``width``, `column`, ``policy, gain_pct``.
+        ``width``, `column`, ``policy, gain_pct`` and, where known, ``second, lead_pct``: with a
+        lead below `TIE_PCT` the runner-up is named too, and nobody where the gain is as small.
     column : str
         ``graph_ms`` or ``ratio``.
     ax : Axes
@@ -219,10 +279,16 @@ def draw_policy_map(table: pd.DataFrame, column: str, ax: Axes, *, title: str = 
     for row in table.itertuples():
         x, y = widths.index(row.width), levels.index(getattr(row, column))
         face, ink = POLICY_COLOURS.get(row.policy, ("#eeeeee", "#000000"))
+        tie = getattr(row, "lead_pct", TIE_PCT) < TIE_PCT
+        name = POLICY_NAMES.get(row.policy, row.policy)
+        if tie and row.gain_pct < TIE_PCT:
+            face, ink, name = "#ffffff", "#000000", "no clear\nwinner"
+        elif tie:
+            name = f"{row.policy}\n= {row.second}".replace("_ragged", "").replace("_update", "")
         ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, fc=face, ec="#777777", lw=0.8))
         ax.annotate(
-            f"{row.policy.replace('_', chr(10), 1)}\n{row.gain_pct + 0.0:+.1f} %", (x, y),
-            ha="center", va="center", fontsize=9, color=ink,
+            f"{name}\n{row.gain_pct + 0.0:+.1f} %", (x, y), ha="center", va="center", fontsize=9,
+            color=ink,
         )  # fmt: skip
     ax.set_xlim(-0.5, len(widths) - 0.5)
     ax.set_ylim(-0.5, len(levels) - 0.5)
@@ -249,6 +315,6 @@ def policy_map_figure(
         for ax in list(axes.flat)[len(maps) :]:
             ax.set_visible(False)
         figure.subplots_adjust(
-            left=0.06, right=0.985, top=0.93, bottom=0.15 / rows, wspace=0.16, hspace=0.42
+            left=0.06, right=0.985, top=0.93, bottom=0.2 / rows, wspace=0.16, hspace=0.42
         )
     return figure

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import os
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from verifylab.published_schema import fault, numbers
+
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["DataError", "data_dir", "figure", "table"]
+__all__ = ["DataError", "data_dir", "figure", "number", "table"]
 
 
 class DataError(ValueError):
@@ -47,11 +48,14 @@ def _read(path: Path) -> pd.DataFrame:
     import pandas as pd
 
     try:
-        return pd.read_csv(path)
+        frame = pd.read_csv(path)
     except FileNotFoundError:
         raise DataError(f"published table {path.name} is missing from {path.parent}") from None
     except (OSError, pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
         raise DataError(f"published table {path} cannot be read as CSV: {error}") from None
+    if wrong := fault(path.stem, frame):
+        raise DataError(f"published table {path.name} {wrong}")
+    return frame
 
 
 def table(name: str) -> pd.DataFrame:
@@ -65,9 +69,27 @@ def table(name: str) -> pd.DataFrame:
     Raises
     ------
     DataError
-        When the file is missing or cannot be parsed.
+        When the file is missing, cannot be parsed or does not hold what it must
+        (`verifylab.published_schema`).
     """
     return _read(data_dir() / "published" / f"{name}.csv").copy()
+
+
+def number(name: str, row: pd.Series, column: str) -> float:
+    """Return the one number in a cell of `row`, a row of table `name`.
+
+    Raises
+    ------
+    DataError
+        When the cell holds none.
+    """
+    values = numbers(row[column])
+    if len(values) != 1:
+        raise DataError(
+            f"published table {name}.csv, line {int(row.name) + 2}: {column} must be one number, "
+            f"got {row[column]!r}"
+        )
+    return values[0]
 
 
 def figure(name: str, key: str, column: str) -> float:
@@ -82,10 +104,7 @@ def figure(name: str, key: str, column: str) -> float:
     rows = frame[frame.iloc[:, 0] == key]
     if column not in frame.columns or len(rows) != 1:
         raise DataError(f"published table {name} has no single row {key!r} with a {column!r}")
-    try:
-        value = float(rows.iloc[0][column])
-    except (TypeError, ValueError):
-        value = math.nan
-    if not math.isfinite(value):
+    values = numbers(rows.iloc[0][column])
+    if len(values) != 1:
         raise DataError(f"published table {name}, row {key!r}: {column!r} is no number")
-    return value
+    return values[0]

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from verifylab.checks import whole
 from verifylab.counters import SCALARS, times
 from verifylab.gate import CANONICAL_KEY_MIN_WIDTH
 from verifylab.machine import MachineProfile
@@ -129,6 +130,7 @@ def log_gains(
     ValueError
         When a combination is missing or comes twice.
     """
+    draws = whole("draws", draws, 1)
     spreads, widths, candidates = (
         list(dict.fromkeys(runs[name])) for name in ("spread", "width", by)
     )
@@ -195,6 +197,7 @@ def measured_log_gains(
     ValueError
         When a combination is missing.
     """
+    draws = whole("draws", draws, 1)
     widths, candidates = (list(dict.fromkeys(runs[name])) for name in ("width", "min_width"))
     if NEVER not in candidates:
         raise ValueError("runs must hold the base, never canonical (min_width -1)")

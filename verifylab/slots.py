@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from types import MappingProxyType
 
-from verifylab.dcut import checked_int
+from verifylab.checks import whole
 
 __all__ = ["POLICIES", "SlotPool"]
 
@@ -40,7 +40,7 @@ class SlotPool:
     def __init__(self, size: int, policy: str = "lifo", compaction: bool = True) -> None:
         if policy not in POLICIES:
             raise ValueError(f"policy must be one of {', '.join(POLICIES)}, got {policy!r}")
-        self.size = checked_int("size", size, 1)
+        self.size = whole("size", size, 1)
         self.policy = policy
         self.compaction = compaction
         self._free = list(range(self.size - 1, -1, -1))  # the end is handed out first
@@ -113,7 +113,7 @@ class SlotPool:
             When a survivor holds no slot or is named twice, or `n` is out of range. Nothing
             moves then.
         """
-        n = checked_int("n", n, 0)
+        n = whole("n", n, 0)
         if n > self.size:
             raise ValueError(f"n must be from 0 to the pool's {self.size} slots, got {n}")
         for owner in survivors:

@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
+from verifylab.checks import fraction, whole, whole_list
 from verifylab.counters import SCALARS
 from verifylab.dcut import (
     DEFAULT_LADDER,
@@ -33,6 +33,7 @@ from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
 from verifylab.keyspace import key_space
 from verifylab.machine import MachineProfile, load_profile
 from verifylab.measured import measure
+from verifylab.paths import write_files
 from verifylab.recommend import NEVER, Recommendation, recommend, recommend_measured
 from verifylab.stats import interval, paired, with_times
 from verifylab.verify_shape import SHAPES
@@ -103,31 +104,18 @@ class Config:
 
     def __post_init__(self) -> None:
         for name, low, high in (("widths", 1, MAX_WIDTH), ("min_widths", 0, 2**63 - 1)):
-            values = getattr(self, name)
-            if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
-                raise ValueError(f"{name} must be a list of whole numbers, got {values!r}")
-            values = list(values)
-            if not values:
-                raise ValueError(f"{name} must list at least one number, got none")
-            for value in values:
-                _whole(name, value, low, high)
-            if len(set(values)) != len(values):
-                raise ValueError(f"{name} must list each number once, got {values}")
-            object.__setattr__(self, name, [int(v) for v in values])
-        _whole("graph_capacity", self.graph_capacity, 1, MAX_CAPACITY)
-        _whole("seeds", self.seeds, 2, 10_000)
-        _whole("steps", self.steps, 1, 10**9)
-        _whole("warmup_steps", self.warmup_steps, 0, 10**9)
-        _whole("draws", self.draws, 100, 10**6)
-        _whole("output_tokens", self.output_tokens, 1, 10**6)
-        _whole("row_budget", self.row_budget, 2, 2**20)
-        _whole("weight_bytes", self.weight_bytes, 0, 2**40)
+            object.__setattr__(self, name, whole_list(name, getattr(self, name), low, high))
+        whole("graph_capacity", self.graph_capacity, 1, MAX_CAPACITY)
+        whole("seeds", self.seeds, 2, 10_000)
+        whole("steps", self.steps, 1, 10**9)
+        whole("warmup_steps", self.warmup_steps, 0, 10**9)
+        whole("draws", self.draws, 100, 10**6)
+        whole("output_tokens", self.output_tokens, 1, 10**6)
+        whole("row_budget", self.row_budget, 2, 2**20)
+        whole("weight_bytes", self.weight_bytes, 0, 2**40)
         if self.shape not in SHAPES:
             raise ValueError(f"shape must be one of {', '.join(SHAPES)}, got {self.shape!r}")
-        if isinstance(self.dcut_ratio, bool) or not isinstance(self.dcut_ratio, (int, float)):
-            raise ValueError(f"dcut_ratio must be a number from 0 to 1, got {self.dcut_ratio!r}")
-        if not 0 <= self.dcut_ratio <= 1:
-            raise ValueError(f"dcut_ratio must be from 0 to 1, got {self.dcut_ratio}")
+        fraction("dcut_ratio", self.dcut_ratio)
         if self.mode not in MODES:
             raise ValueError(f"mode must be one of {', '.join(MODES)}, got {self.mode!r}")
         choose(self.device)
@@ -185,13 +173,6 @@ class Config:
             ratio=float(self.dcut_ratio),
             row_budget=int(self.row_budget),
         )
-
-
-def _whole(name: str, value: Any, low: int, high: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise ValueError(f"{name} must be a whole number, got {value!r}")
-    if not low <= value <= high:
-        raise ValueError(f"{name} must be from {low} to {high}, got {value}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,16 +403,13 @@ def _arm_table(
 
 def save(result: WidthGate, folder: str | Path) -> list[Path]:
     """Write ``result.parquet`` (the gates table), the other tables as CSV, and ``summary.txt``."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    result.gates.to_parquet(folder / "result.parquet", index=False)
-    paths = [folder / "result.parquet"]
-    for name, frame in (
-        ("arms", result.arms),
-        ("differences", result.differences),
-        ("recommendation", result.recommendation.table),
-    ):
-        frame.to_csv(folder / f"{name}.csv", index=False)
-        paths.append(folder / f"{name}.csv")
-    (folder / "summary.txt").write_text(result.summary(), encoding="utf-8")
-    return [*paths, folder / "summary.txt"]
+    return write_files(
+        folder,
+        {
+            "result.parquet": result.gates.to_parquet(index=False),
+            "arms.csv": result.arms.to_csv(index=False),
+            "differences.csv": result.differences.to_csv(index=False),
+            "recommendation.csv": result.recommendation.table.to_csv(index=False),
+            "summary.txt": result.summary(),
+        },
+    )

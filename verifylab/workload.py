@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from verifylab.checks import is_number, is_whole
 from verifylab.dcut import DEFAULT_LADDER, DraftLadder
 from verifylab.draws import request_words
 from verifylab.published import DataError, data_dir
@@ -30,6 +31,7 @@ __all__ = [
     "calibrated",
     "confidence_tables",
     "spread_nodes",
+    "spread_residuals",
 ]
 
 #: Drafts that a slot of the pool can roll back: it keeps at most 8 snapshots.
@@ -38,6 +40,8 @@ MAX_DRAFTS = 8
 QUANTILES = 4096
 #: Longest request: its last token position must fit the 32-bit draw counter.
 MAX_OUTPUT_TOKENS = 2**31
+#: Nearest that an acceptance comes to 0 or 1: the 32-bit acceptance words tell no less apart.
+LEAST = 1e-9
 MODES = ("steady", "drain")
 #: Beta parameters from which the Beta is a normal to within its own skewness, 1 / sqrt(this) of
 #: its width; beyond it SciPy's incomplete beta function loses the digits that tell bins apart.
@@ -100,26 +104,31 @@ class Workload:
 
     def __post_init__(self) -> None:
         listed = self.acceptance if isinstance(self.acceptance, (tuple, list)) else ()
-        if not listed or not all(_is_number(p) and 0 < p < 1 for p in listed):
+        if not listed or not all(map(_is_acceptance, listed)):
             raise ValueError(
-                "acceptance must list probabilities between 0 and 1 (exclusive), "
+                f"acceptance must list probabilities between 0 and 1 ({LEAST:g} away at least), "
                 f"got {self.acceptance!r}"
             )
         object.__setattr__(self, "acceptance", tuple(float(p) for p in listed))
         for name in ("confidence_spread", "informativeness"):
             value = getattr(self, name)
-            if not _is_number(value) or not 0 <= value <= 1:
+            if not is_number(value) or not 0 <= value <= 1:
                 raise ValueError(f"{name} must be a number from 0 to 1, got {value!r}")
-        if not _is_number(self.sharpness) or not 0 < self.sharpness < float("inf"):
+        if not is_number(self.sharpness) or not 0 < self.sharpness < float("inf"):
             raise ValueError(f"sharpness must be above 0 and finite, got {self.sharpness!r}")
         tokens = self.output_tokens
-        if not _is_whole(tokens) or not 1 <= tokens <= MAX_OUTPUT_TOKENS:
+        if not is_whole(tokens) or not 1 <= tokens <= MAX_OUTPUT_TOKENS:
             raise ValueError(
                 f"output_tokens must be a whole number from 1 to {MAX_OUTPUT_TOKENS}, "
                 f"got {tokens!r}"
             )
         if self.mode not in MODES:
             raise ValueError(f"mode must be one of {', '.join(MODES)}, got {self.mode!r}")
+        if not isinstance(self.ladder, DraftLadder):
+            raise ValueError(
+                f"ladder must be a DraftLadder (DraftLadder.parse reads '4:3,8:1'), "
+                f"got {self.ladder!r}"
+            )
         deepest = max(drafts for _, drafts in self.ladder.rungs)
         if deepest > MAX_DRAFTS:
             raise ValueError(
@@ -170,12 +179,8 @@ class Workload:
         return total
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return _is_whole(value) or isinstance(value, (float, np.floating))
+def _is_acceptance(value: Any) -> bool:
+    return is_number(value) and LEAST <= value <= 1 - LEAST
 
 
 @lru_cache(maxsize=256)
@@ -228,7 +233,17 @@ def _bin_means(a: float, b: float, mean: float) -> tuple[np.ndarray, np.ndarray]
 def confidence_tables(
     means: tuple[float, ...], spread: float, informativeness: float, sharpness: float
 ) -> Tables:
-    """Build the tables for `means` by depth; see `Workload` for the other parameters."""
+    """Build the tables for `means` by depth; see `Workload` for the other parameters.
+
+    Raises
+    ------
+    ValueError
+        When a mean is outside what `Workload` takes.
+    """
+    if wrong := [mean for mean in means if not _is_acceptance(mean)]:
+        raise ValueError(
+            f"means must be between 0 and 1 ({LEAST:g} away at least), got {wrong[0]!r}"
+        )
     from scipy.special import log_expit, logit
 
     log_reported = np.empty((len(means), QUANTILES))
@@ -279,9 +294,45 @@ def spread_nodes(name: str = "published") -> list[float]:
     body = _stored(name)
     with _naming(name):
         nodes = body["confidence_spread"]["nodes"]
-        if not nodes or not all(_is_number(node) and 0 <= node <= 1 for node in nodes):
+        if not nodes or not all(is_number(node) and 0 <= node <= 1 for node in nodes):
             raise ValueError(f"nodes must list numbers from 0 to 1, got {nodes!r}")
     return [float(node) for node in nodes]
+
+
+def spread_residuals(name: str = "published") -> tuple[float, list[dict[str, float]]]:
+    """Return how well the fitted spread meets the ratio sweep.
+
+    Returns
+    -------
+    level : float
+        Factor on accepted drafts, fitted beside the spread.
+    residuals : list of dict
+        ``ratio, published, fitted, residual`` in tokens per step, a row a ratio.
+
+    Raises
+    ------
+    DataError
+        When the file is missing or damaged.
+    """
+    body = _stored(name)
+    with _naming(name):
+        spread = body["confidence_spread"]
+        rows = [
+            {field: _finite(f"residuals[{i}].{field}", row[field]) for field in _RESIDUAL}
+            for i, row in enumerate(spread["residuals"])
+        ]
+        if not rows:
+            raise ValueError("residuals must list one ratio or more, got none")
+        return _finite("level", spread["level"]), rows
+
+
+_RESIDUAL = ("ratio", "published", "fitted", "residual")
+
+
+def _finite(name: str, value: Any) -> float:
+    if not is_number(value) or not np.isfinite(value):
+        raise ValueError(f"{name} must be a number, got {value!r}")
+    return float(value)
 
 
 def _stored(name: str) -> Any:
