@@ -23,6 +23,7 @@ from verifylab.machine import MachineProfile
 __all__ = [
     "NEVER",
     "Recommendation",
+    "chosen",
     "log_gains",
     "measured_log_gains",
     "recommend",
@@ -226,7 +227,7 @@ def recommend_measured(runs: pd.DataFrame, *, draws: int = 2000, seed: int = 0) 
         As in `measured_log_gains`.
     """
     central, drawn, _, min_widths = measured_log_gains(runs, draws=draws, seed=seed)
-    return _chosen(central, drawn, min_widths)
+    return chosen(central, drawn, min_widths)
 
 
 def recommend(
@@ -244,11 +245,11 @@ def recommend(
         As in `log_gains`.
     """
     central, drawn, _, min_widths = log_gains(runs, machine, draws=draws, seed=seed)
-    return _chosen(central, drawn, min_widths)
+    return chosen(central, drawn, min_widths)
 
 
-def _chosen(central: np.ndarray, drawn: np.ndarray, min_widths: list[int]) -> Recommendation:
-    """Pick a threshold from gains as `log_gains` returns them."""
+def chosen(central: np.ndarray, drawn: np.ndarray, min_widths: list[int]) -> Recommendation:
+    """Pick a threshold from gains as `log_gains` returns them, as `recommend` does."""
     worth, drawn_worth = central.mean(axis=0), drawn.mean(axis=1)
     best = drawn_worth >= drawn_worth.max(axis=1, keepdims=True) - SAME
     low, high = np.quantile(drawn_worth, (0.025, 0.975), axis=0)

@@ -1,0 +1,195 @@
+"""The explorer in a real browser: JupyterLab and Voila, by mouse and keyboard, at two widths."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from dataclasses import replace
+
+import pytest
+from browser import FOREIGN, ROOT, browser, missing, serving
+
+from verifylab.cache_player import play
+from verifylab.explain import explain
+from verifylab.exploration import Exploration
+from verifylab.gate import Gate
+from verifylab.keyspace import key_space
+from verifylab.live_throughput import curves, simulate
+from verifylab.sharing import sharing
+
+LACKING = missing()
+pytestmark = [
+    pytest.mark.skipif(bool(LACKING), reason=LACKING or "all there"),
+    # Sockets of the browser's driver are closed by its own process.
+    pytest.mark.filterwarnings("default::ResourceWarning"),
+    pytest.mark.filterwarnings("default::pytest.PytestUnraisableExceptionWarning"),
+]
+PATIENCE_MS = 20_000
+
+
+class Page:
+    """The explorer as somebody sees it."""
+
+    def __init__(self, page):
+        self.page = page
+
+    def tab(self, name):
+        self.page.locator(".lm-TabBar-tab").filter(has_text=name).first.click()
+
+    def text(self, label):
+        return self.page.locator(".widget-text:visible", has_text=label).locator("input")
+
+    def press(self, label, key, times=1):
+        """Move a slider by keyboard alone."""
+        handle = self.page.locator(".widget-hslider:visible", has_text=label)
+        handle = handle.locator(".noUi-handle").first
+        handle.focus()
+        for _ in range(times):
+            handle.press(key)
+
+    def shows(self, selector, text):
+        from playwright.sync_api import expect
+
+        expect(self.page.locator(f"{selector}:visible").first).to_contain_text(
+            text, timeout=PATIENCE_MS
+        )
+
+    def picture(self):
+        return self.page.locator("svg[role=img]:visible").first.inner_html()
+
+    def nothing_sticks_out(self):
+        """No picture is wider than the pane it stands in."""
+        self.page.wait_for_function(
+            """() => [...document.querySelectorAll('svg[role=img]')]
+            .map(e => [e, e.closest('.widget-tab, .jupyter-widget-tab')])
+            .filter(([e, tab]) => tab && e.getBoundingClientRect().width > 0)
+            .every(([e, tab]) =>
+              e.getBoundingClientRect().right < tab.getBoundingClientRect().right)""",
+            timeout=5000,
+        )
+
+
+def one_batch(page):
+    page.tab("One batch")
+    before = page.picture()
+    page.text("depths").fill("4, 4, 3, 3, 4, 3, 4, 3")
+    slots, depths = list(range(8)), [4, 4, 3, 3, 4, 3, 4, 3]
+    page.shows(".vl-shared", f"{sharing(slots, depths).count}")
+    page.page.get_by_role("button", name="arrangement", exact=True).click()
+    arrangement, canonical = explain(slots, depths, Gate())
+    page.shows(".vl-launches", str(arrangement.launches_per_layer))
+    assert page.picture() != before
+    page.page.get_by_role("button", name="canonical", exact=True).click()
+    page.shows(".vl-launches", str(canonical.launches_per_layer))
+    page.text("depths").fill("4, x")
+    page.shows("[role=alert]", "depths must be whole numbers")
+    page.text("depths").fill("4, 2, 4, 3, 4, 3, 4, 4")
+    page.shows(".vl-shared", "168")
+    assert page.page.locator("[role=alert]:visible").count() == 0
+
+
+def key_space_tab(page, width):
+    page.tab("Key space")
+    page.shows(".vl-arrangement", f"{key_space(width, 3).arrangement_keys:,}")
+    before = page.picture()
+    page.press("width n", "ArrowLeft")
+    page.shows(".vl-arrangement", f"{key_space(width - 1, 3).arrangement_keys:,}")
+    page.shows(".vl-canonical", f"{key_space(width - 1, 3).canonical_keys:,}")
+    assert page.picture() != before
+
+
+def throughput(page, settings):
+    page.tab("Throughput")
+    runs = simulate(settings)
+    page.shows(".vl-gate", curves(runs, settings.profile(), 8).recommendation.sentence())
+    before = page.picture()
+    page.press("gate opens at", "ArrowLeft")
+    shown = curves(runs, settings.profile(), 7)
+    rate = shown.rates.set_index(["policy", "width"]).tok_s["canonical", 7]
+    page.shows(".vl-rates", f"{rate:.1f}{rate:.1f}")  # canonical, and with the gate
+    page.press("graph cost", "Home")
+    free = curves(runs, replace(settings, graph_ms=0.0).profile(), 7)
+    page.shows(".vl-gate", free.recommendation.sentence())
+    assert page.picture() != before
+    page.press("gate opens at", "ArrowRight")
+    page.page.get_by_role("button", name="As calibrated").click()
+    page.shows(".vl-gate", curves(runs, settings.profile(), 8).recommendation.sentence())
+
+
+def full_run(page, settings):
+    page.page.get_by_role("button", name="Run in full").click()
+    runs = simulate(settings, full=True)
+    page.shows(".vl-gate", curves(runs, settings.profile(), 8).recommendation.sentence())
+
+
+def cache_live(page, settings):
+    page.tab("Cache live")
+    played = play(settings)
+    page.shows(".vl-frame", "Step 1 of")
+    before = page.picture()
+    page.press("step", "ArrowRight", 5)
+    page.shows(".vl-frame", f"Step 6 of {settings.play_steps}")
+    page.press("step", "End")
+    last = played.frames[-1]
+    page.shows(
+        ".vl-frame",
+        f"{last.hits} hits, {last.captures} captures, {last.evictions} evictions",
+    )
+    assert page.picture() != before
+    page.press("step", "Home")
+    page.shows(".vl-frame", "Step 1 of")
+
+
+def run_all(seen):
+    """Run all cells by JupyterLab's own command, once the notebook is the current one."""
+    seen.wait_for_function(
+        "window.jupyterapp.commands.isEnabled('notebook:run-all-cells')", timeout=60_000
+    )
+    seen.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
+
+
+@pytest.mark.parametrize("kind", ["lab", "voila"])
+def test_the_explorer_answers(kind, tmp_path):
+    if kind == "voila" and importlib.util.find_spec("voila") is None:
+        pytest.skip("no voila (pip install voila)")
+    shutil.copy(ROOT / "notebooks" / "explorer.ipynb", tmp_path)
+    settings = Exploration()
+    said, broken = [], []
+    with serving(kind, tmp_path) as address, browser() as chrome:
+        seen = chrome.new_page(viewport={"width": 1400, "height": 1200})
+        seen.on("console", lambda m: said.append(m.text) if m.type == "error" else None)
+        seen.on("pageerror", lambda error: broken.append(str(error)))
+        seen.goto(address)
+        if kind == "lab":
+            seen.wait_for_selector(".jp-NotebookPanel-toolbar", timeout=60_000)
+            seen.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=60_000)
+            seen.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(
+                timeout=60_000
+            )
+            run_all(seen)
+        seen.wait_for_selector(".vl-launches", timeout=60_000)
+        seen.locator("img[src^='data:image/png']").nth(3).wait_for(timeout=60_000)
+        page = Page(seen)
+        one_batch(page)
+        key_space_tab(page, 8)
+        throughput(page, settings)
+        if kind == "lab":
+            full_run(page, settings)
+        seen.set_viewport_size({"width": 1000, "height": 1200})
+        for name in ("One batch", "Key space", "Throughput"):
+            page.tab(name)
+            page.nothing_sticks_out()
+        key_space_tab(page, 7)
+        page.press("width n", "ArrowRight", 2)
+        cache_live(page, settings)
+        page.nothing_sticks_out()
+        seen.get_by_role("button", name="Copy as parameters").click()
+        cell = seen.locator("textarea:visible").first
+        cell.wait_for()
+        assert "threshold = 8" in cell.input_value()
+        assert seen.locator("[data-mime-type='application/vnd.jupyter.error']").count() == 0
+        assert seen.locator("[data-mime-type='application/vnd.jupyter.stderr']").count() == 0
+    ours = [text for text in said if not any(word in text for word in FOREIGN)]
+    assert ours == []
+    if kind == "lab":
+        assert broken == []

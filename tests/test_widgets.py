@@ -1,0 +1,248 @@
+"""The explorer without a browser: quick, never raising, and what it shows is the library's."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from ipywidgets import Widget
+
+from verifylab.advise import policy_table
+from verifylab.cache_player import EMPTY, play
+from verifylab.explain import explain
+from verifylab.exploration import CACHE_POLICIES, Exploration, grid_file, parameter_cell
+from verifylab.gate import Gate
+from verifylab.gridfile import read_grid
+from verifylab.key_choices import choices
+from verifylab.keyspace import reachable_multisets
+from verifylab.live_throughput import curves, published_here, simulate
+from verifylab.sharing import multiset_arrangements, sharing
+from verifylab.stats import paired
+from verifylab.svg import Chart
+from verifylab.widgets import explorer
+
+SMALL = Exploration(widths=[2, 7, 8], seeds=3, steps=60)
+
+
+@pytest.fixture(scope="module")
+def app():
+    made = explorer()
+    made.warming.join()
+    return made
+
+
+# settings
+
+
+def test_the_parameter_cell_gives_the_same_settings_back():
+    changed = Exploration(slots=[3, 1], depths=[2, 4], graph_ms=12.5, arm="canonical", widths=[4])
+    names: dict[str, object] = {}
+    exec(parameter_cell(changed), names)
+    names = {k: v for k, v in names.items() if k != "__builtins__"}
+    assert names.pop("out") == ""
+    assert Exploration(**names) == changed
+
+
+def test_the_grid_file_is_a_sweep_of_one_row(tmp_path):
+    from test_notebooks import ROOT
+
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "notebooks").symlink_to(ROOT / "notebooks")
+    path = tmp_path / "explored.toml"
+    path.write_text(grid_file(Exploration(widths=[2, 8, 16], threshold=5)))
+    (row,) = read_grid(path).rows
+    assert row.parameters["widths"] == [2, 8, 16]
+    assert row.parameters["min_widths"] == [0, 2, 5, 8, 16, 17]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"threshold": 40}, "threshold must be from 0 to 33, got 40"),
+        ({"slots": [1, 1], "depths": [2, 2]}, "slots must differ"),
+        ({"arm": "best"}, "arm must be one of gate, arrangement, canonical, got 'best'"),
+        ({"widths": []}, "widths must list at least one number"),
+        ({"graph_ms": -1.0}, "graph_ms must be 0 or more"),
+        ({"colour": 1}, "unknown parameter 'colour'"),
+    ],
+)
+def test_a_wrong_parameter_is_one_sentence(given, said):
+    with pytest.raises(ValueError, match=said):
+        explorer(**given)
+
+
+# what the tabs compute
+
+
+def test_sharing_counts_and_lists_every_arrangement():
+    shared = sharing([5, 2, 0, 7], [4, 3, 4, 3], most=100)
+    assert shared.count == len(shared.listed) == len(set(shared.listed)) == 6
+    assert (shared.arrangement_keys, shared.canonical_keys) == (6, 1)
+    assert shared.slots == (0, 2, 5, 7) and shared.own == (4, 3, 4, 3)
+    for depths, launches in zip(shared.listed, shared.launches, strict=True):
+        assert explain(shared.slots, depths, Gate())[0].launches_per_layer == launches
+    few = sharing([5, 2, 0, 7], [3, 3, 4, 4], most=2)
+    assert len(few.listed) == 2 and few.own in few.listed
+
+
+def test_choices_list_the_multisets_and_add_up():
+    found = choices(Exploration(width=8))
+    assert [count for _, count in found.listed] == [168, 70, 28]
+    assert sum(count for _, count in found.listed) == found.chosen.arrangement_keys
+    assert sum(multiset_arrangements(m) for m in reachable_multisets(8, 3)) == 266
+    wide = choices(Exploration(width=20))
+    assert wide.listed == (("20 x 2 rows", 1),) and wide.unlisted == 0
+
+
+def test_curves_are_those_of_the_slow_road():
+    runs = simulate(SMALL, full=True)
+    machine = Exploration(graph_ms=10.0).profile()
+    shown = curves(runs, machine, 8)
+    for made, other in ((shown.differences, "canonical"), (shown.policy_differences, "indirect")):
+        wanted = paired(runs.table, machine, other=other)
+        for name in made.columns:
+            assert np.allclose(made[name], wanted[name]), name
+    by = ["width", "policy"]
+    wanted = policy_table(runs.table, machine).sort_values(by, ignore_index=True)
+    made = shown.rates.sort_values(by, ignore_index=True)
+    assert np.allclose(made[["tok_s", "low", "high"]], wanted[["tok_s", "low", "high"]])
+    assert list(shown.gate.canonical) == [False, False, True]
+    assert shown.gate.delta_pct.iloc[0] == 0
+
+
+def test_a_full_run_stops_when_told():
+    seen = []
+
+    def progress(done, total):
+        seen.append((done, total))
+        return done < 2
+
+    assert simulate(SMALL, full=True, progress=progress) is None
+    assert seen == [(0, 9), (1, 9), (2, 9)]
+
+
+def test_the_published_ab_is_shown_only_where_it_was_measured():
+    assert list(published_here(SMALL).width) == [2, 8]
+    assert published_here(Exploration(graph_capacity=64)).empty
+
+
+@pytest.mark.parametrize("name", CACHE_POLICIES)
+def test_the_player_ends_where_the_run_ends(name):
+    played = play(Exploration(cache_policy=name, play_steps=80, width=8, graph_capacity=5))
+    last, counted = played.frames[-1], played.counters
+    assert (last.hits, last.captures, last.evictions, last.eager) == (
+        counted.hits, counted.captures, counted.evictions, counted.eager
+    )  # fmt: skip
+    held = played.places[-1]
+    assert len(set(held[held != EMPTY])) == (held != EMPTY).sum() == min(5, last.captures)
+
+
+# the controls
+
+
+def test_every_control_answers_within_100_ms(app):
+    """Of several moves the quickest, by the wall or by our own CPU time, whichever is less: what
+    else runs on the machine must not fail a test.
+    """
+    moves = [
+        (0, "slots", ["7,6,5,4,3,2,1,0", "0,1,2,3,4,5,6,7"]),
+        (0, "depths", ["4,4,4,4,3,3,3,3", "4, 2, 4, 3, 4, 3, 4, 4"]),
+        (0, "arm", ["arrangement", "canonical", "gate"]),
+        (0, "threshold", [9, 8]),
+        (1, "width", [5, 7, 32, 8]),
+        (1, "drafts", [8, 5, 3]),
+        (1, "dcut_ratio", [0.5, 0.25, 0.75]),
+        (1, "graph_capacity", [64, 16, 32]),
+        (2, "widths", ["2,8", "2,4,6,8", "2, 4, 5, 6, 7, 8"]),
+        (2, "policy", ["padded", "eager", "indirect"]),
+        (2, "threshold", [2, 7, 8]),
+        (2, "graph_ms", [0.0, 50.0, 100.0, 31.3]),
+        (2, "graph_capacity", [64, 16, 32]),
+        (2, "confidence_spread", [0.1, 0.5, 0.3]),
+        (3, "cache_policy", ["canonical", "indirect", "arrangement"]),
+        (3, "width", [4, 7, 8]),
+        (3, "graph_capacity", [16, 64, 32]),
+        (3, "seed", [1, 2, 0]),
+    ]
+    for tab, name, values in moves:
+        app.tab.selected_index = tab
+        app.controls[name].value = values[0]  # loads or compiles what it needs
+        took = []
+        for value in [*values[1:], *values]:
+            wall, own = time.perf_counter(), time.process_time()
+            app.controls[name].value = value
+            took.append(min(time.perf_counter() - wall, time.process_time() - own))
+            assert app.tabs[tab].message.value == "", name
+        assert min(took) < 0.1, (name, took)
+    app.tab.selected_index = 3
+    before = time.perf_counter()
+    for step in range(2, 12):
+        app.cache.at.value = step
+    assert (time.perf_counter() - before) / 10 < 0.1
+    app.tab.selected_index = 0
+
+
+@pytest.mark.parametrize("bad", ["", "4, x", "4,3", "0,1,2,3,4,5,6,7,8", "1;2", "4," * 400])
+def test_bad_text_is_marked_and_the_last_good_picture_stays(app, bad):
+    app.tab.selected_index = 0
+    good = app.batch.view.value
+    app.controls["depths"].value = bad
+    assert 'role="alert"' in app.batch.message.value
+    assert app.batch.view.value == good
+    app.copy.click()
+    assert 'role="alert"' in app.mistake.value
+    app.controls["depths"].value = "4, 2, 4, 3, 4, 3, 4, 4"
+    assert app.batch.message.value == ""
+    app.copy.click()
+    assert app.cell.value == parameter_cell(app.settings()) and app.mistake.value == ""
+
+
+def test_shuffling_deals_the_same_depths_anew(app):
+    app.tab.selected_index = 0
+    before = app.controls["depths"].value
+    app.batch.shuffle.click()
+    after = app.controls["depths"].value
+    assert sorted(after.split(", ")) == sorted(before.split(", "))
+    app.controls["depths"].value = before
+
+
+def test_the_full_run_is_shown_and_can_be_stopped():
+    small = explorer(widths=[2, 8], seeds=3, steps=50)
+    small.warming.join()
+    small.tab.selected_index = 2
+    assert not small.throughput.curves.runs.full
+    small.throughput.run.click()
+    small.throughput.worker.join(60)
+    assert small.throughput.status.value == "done" and small.throughput.curves.runs.full
+    assert "3 seeds x 50 steps" in small.throughput.view.value
+    small.throughput._halt.set()
+    small.throughput.worker.join()
+    assert small.throughput.stop.disabled and not small.throughput.run.disabled
+
+
+def test_graph_cost_reprices_without_a_simulation(app, monkeypatch):
+    app.tab.selected_index = 2
+    monkeypatch.setattr("verifylab.widgets_throughput.simulate", None)
+    app.controls["graph_ms"].value = 77.0
+    assert "77.0 ms a graph" in app.throughput.view.value
+    app.throughput.reset.click()
+    assert app.settings().graph_ms is None
+
+
+def test_every_control_has_a_label(app):
+    for widget in app.controls.widgets.values():
+        assert isinstance(widget, Widget) and widget.description
+
+
+def test_figures_and_their_tables_stand_beside_the_tabs(app):
+    figures, tables = app.figures(), app.tables()
+    assert set(figures) == set(tables) == {"one_batch", "key_space", "throughput", "cache_live"}
+    assert all(len(table) for table in tables.values())
+
+
+def test_a_chart_keeps_what_lies_outside_on_its_edge():
+    chart = Chart(["1", "2"], 1, 100, title="t", x_label="x", y_label="y", log=True)
+    assert chart.y(1e9) == chart.y(100) < chart.y(1)
+    flat = Chart(["1"], 0, 0, title="<t>", x_label="x", y_label="y")
+    assert "&lt;t&gt;" in flat.render("a & b") and "a &amp; b" in flat.render("a & b")

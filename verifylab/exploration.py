@@ -1,0 +1,223 @@
+"""What the explorer is set to: checked at once, and given back as parameters.
+
+`Exploration` is the parameter cell of ``explorer.ipynb``. `parameter_cell` writes it out again for
+papermill or for pasting, `grid_file` writes what the width-gate notebook takes of it as a sweep.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from verifylab.advise import graph_ms_of, with_graph_ms
+from verifylab.checks import fraction, whole, whole_list
+from verifylab.dcut import DCUT_WIDTH_CAP, MAX_VERIFY_WIDTH, DraftLadder
+from verifylab.experiment import ARMS, MAX_CAPACITY
+from verifylab.explain import explain
+from verifylab.gate import Gate
+from verifylab.machine import MachineProfile, load_profile
+from verifylab.policy import POLICIES
+from verifylab.workload import MAX_DRAFTS, Workload, calibrated
+
+__all__ = [
+    "ARM_CHOICES",
+    "CACHE_POLICIES",
+    "MAX_GRAPH_MS",
+    "MAX_PLAY_STEPS",
+    "MAX_THRESHOLD",
+    "POLICY_CHOICES",
+    "Exploration",
+    "grid_file",
+    "parameter_cell",
+]
+
+#: Arms of one batch: as the gate decides, or one of the two.
+ARM_CHOICES = ("gate", *ARMS)
+#: Policies that the throughput tab sets beside the two arms.
+POLICY_CHOICES = tuple(name for name in POLICIES if name not in (*ARMS, "gated"))
+#: Policies that the cache player plays: one graph a key, least recently used out first.
+CACHE_POLICIES = ("arrangement", "canonical", "gated", "indirect", "capture_on_second_use")
+#: One above the widest dispatch: never canonical.
+MAX_THRESHOLD = MAX_VERIFY_WIDTH + 1
+#: Dearest graph of the slider, ms. A choice: the published one costs 31.
+MAX_GRAPH_MS = 200.0
+#: Steps that the cache player may be asked for: a step takes about half a millisecond.
+MAX_PLAY_STEPS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Exploration:
+    """Parameters of ``explorer.ipynb``.
+
+    Parameters
+    ----------
+    slots, depths : list of int
+        One batch of up to `MAX_VERIFY_WIDTH` sequences: slot and rows of each.
+    arm : {"gate", "arrangement", "canonical"}
+        Arm shown for that batch.
+    threshold : int
+        The gate: canonical from this width up.
+    width, drafts : int
+        Batch width of the key space and the cache player; drafts a sequence up to width 8 (above
+        it one, as published).
+    dcut_ratio : float
+        0 to 1; snaps to 0.25, 0.5, 0.75 or 1.
+    graph_capacity : int
+        Graphs that the cache holds.
+    widths : list of int
+        Batch widths of the throughput curves.
+    graph_ms : float or None
+        Milliseconds of one capture and eviction of a graph of 4,500 nodes; None: the machine's.
+    confidence_spread : float or None
+        None: as calibrated.
+    policy : str
+        Key policy set beside the two arms.
+    cache_policy : str
+        Policy that the cache player plays.
+    play_steps, seed : int
+        Steps of the cache player, and the seed of its draws.
+    seeds, steps : int
+        Of a full run: paired seeds (2 or more), and steps counted for each.
+    machine : str
+        Machine profile for modelled time.
+    runs : str
+        Folder of stored sweeps to lay over the curves; it need not exist.
+    """
+
+    slots: list[int] = field(default_factory=lambda: list(range(8)))
+    depths: list[int] = field(default_factory=lambda: [4, 2, 4, 3, 4, 3, 4, 4])
+    arm: str = "gate"
+    threshold: int = 8
+    width: int = 8
+    drafts: int = 3
+    dcut_ratio: float = 0.75
+    graph_capacity: int = 32
+    widths: list[int] = field(default_factory=lambda: [2, 4, 5, 6, 7, 8])
+    graph_ms: float | None = None
+    confidence_spread: float | None = None
+    policy: str = "indirect"
+    cache_policy: str = "arrangement"
+    play_steps: int = 120
+    seed: int = 0
+    seeds: int = 20
+    steps: int = 2000
+    machine: str = "gb10-published"
+    runs: str = "runs"
+
+    def __post_init__(self) -> None:
+        whole("threshold", self.threshold, 0, MAX_THRESHOLD)
+        for name in ("slots", "depths"):
+            given = getattr(self, name)
+            if not isinstance(given, (list, tuple)):
+                raise ValueError(f"{name} must be a list of whole numbers, got {given!r}")
+            if len(given) > MAX_VERIFY_WIDTH:
+                raise ValueError(
+                    f"{name} must have at most {MAX_VERIFY_WIDTH} numbers, got {len(given)}"
+                )
+            for value in given:
+                whole(name, value, 0, 2**32 - 1)
+        explain(self.slots, self.depths, Gate(self.threshold))
+        whole("width", self.width, 1, MAX_VERIFY_WIDTH)
+        whole("drafts", self.drafts, 1, MAX_DRAFTS)
+        fraction("dcut_ratio", self.dcut_ratio)
+        whole("graph_capacity", self.graph_capacity, 1, MAX_CAPACITY)
+        object.__setattr__(self, "widths", whole_list("widths", self.widths, 1, MAX_VERIFY_WIDTH))
+        for name, known in (
+            ("arm", ARM_CHOICES), ("policy", POLICY_CHOICES), ("cache_policy", CACHE_POLICIES),
+        ):  # fmt: skip
+            if getattr(self, name) not in known:
+                raise ValueError(
+                    f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}"
+                )
+        whole("play_steps", self.play_steps, 1, MAX_PLAY_STEPS)
+        whole("seed", self.seed, 0, 2**32 - 1)
+        whole("seeds", self.seeds, 2, 200)
+        whole("steps", self.steps, 10, 100_000)
+        if self.confidence_spread is not None:
+            fraction("confidence_spread", self.confidence_spread)
+        self.profile()
+
+    def profile(self) -> MachineProfile:
+        """Return the machine with graphs that cost `graph_ms`."""
+        machine = load_profile(self.machine)
+        return machine if self.graph_ms is None else with_graph_ms(machine, float(self.graph_ms))
+
+    def ladder(self) -> DraftLadder:
+        """Return `drafts` up to the width that D-Cut prunes, one draft above it, as published."""
+        return DraftLadder(((DCUT_WIDTH_CAP, self.drafts), (MAX_VERIFY_WIDTH, 1)))
+
+    def workload(self) -> Workload:
+        """Return the calibrated workload, at `confidence_spread` where that is given."""
+        if self.confidence_spread is None:
+            return calibrated(ladder=self.ladder())
+        return calibrated(confidence_spread=float(self.confidence_spread), ladder=self.ladder())
+
+    def shown_graph_ms(self) -> float:
+        """Return `graph_ms`, or what the machine's own profile says."""
+        return graph_ms_of(self.profile())
+
+
+_COMMENTS = {
+    "slots": "one batch: slot of each sequence, no two alike",
+    "depths": "one batch: rows of each sequence (drafts + 1)",
+    "arm": "one batch: gate, arrangement or canonical",
+    "threshold": "the gate: canonical from this width up (sequences)",
+    "width": "key space and cache: batch width (sequences)",
+    "drafts": "drafts a sequence up to width 8; above it 1",
+    "dcut_ratio": "share of prunable drafts that D-Cut keeps: 0.25, 0.5, 0.75 or 1",
+    "graph_capacity": "graphs that the cache holds",
+    "widths": "throughput: batch widths of the curves (sequences)",
+    "graph_ms": "ms of one capture and eviction (4,500 nodes); None: the machine's own",
+    "confidence_spread": "0 to 1; None: as calibrated",
+    "policy": "throughput: key policy set beside the two arms",
+    "cache_policy": "cache: policy played",
+    "play_steps": "cache: steps played",
+    "seed": "cache: seed of the draws",
+    "seeds": "throughput, full run: paired seeds",
+    "steps": "throughput, full run: verify steps counted for each seed",
+    "machine": "machine profile for modelled time",
+    "runs": "folder of stored sweeps to lay over the curves; it need not exist",
+}
+
+
+def parameter_cell(settings: Exploration) -> str:
+    """Return the settings as a papermill parameter cell of ``explorer.ipynb``."""
+    lines = [
+        f"{f.name} = {_python(getattr(settings, f.name))}  # {_COMMENTS[f.name]}"
+        for f in fields(settings)
+    ]
+    return "\n".join([*lines, 'out = ""  # folder to write to; "" writes nothing']) + "\n"
+
+
+def grid_file(settings: Exploration, name: str = "explored") -> str:
+    """Return a sweep of ``02_width_gate.ipynb`` with one row: these settings.
+
+    Save it as ``NAME.toml`` in ``data/sweeps/`` and run ``verifylab sweep data/sweeps/NAME.toml``.
+    What that notebook has no parameter for (policy, graph cost, spread) stands as a comment.
+    """
+    row: dict[str, Any] = {
+        "widths": settings.widths,
+        "min_widths": sorted({0, *settings.widths, settings.threshold, max(settings.widths) + 1}),
+        "graph_capacity": settings.graph_capacity,
+        "dcut_ratio": float(settings.dcut_ratio),
+        "drafts": str(settings.ladder()),
+        "seeds": settings.seeds,
+        "steps": settings.steps,
+        "machine": settings.machine,
+    }
+    lines = [
+        f'name = "{name}"',
+        'notebook = "notebooks/02_width_gate.ipynb"',
+        "",
+        f"# not in that notebook: policy {settings.policy}, graph cost "
+        f"{_python(settings.graph_ms)} ms, confidence spread "
+        f"{_python(settings.confidence_spread)}",
+        "[[rows]]",
+        *(f"{key} = {json.dumps(value)}" for key, value in row.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _python(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, str) else repr(value)

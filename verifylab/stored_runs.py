@@ -1,0 +1,121 @@
+"""Tables of stored runs, read by the names of their files: what overlays and figures are made of.
+
+The one place that knows how a run's folder looks; the rest asks for tables. Nothing is computed.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from verifylab.paths import shown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["StoredRun", "stored_runs"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """One good run.
+
+    Attributes
+    ----------
+    sweep, run : str
+    folder : Path
+    parameters : dict
+    commit : str
+        First characters of the commit it ran at, ``+`` where there were changes; "" unknown.
+    date : str
+        Day it ended, ISO.
+    """
+
+    sweep: str
+    run: str
+    folder: Path
+    parameters: dict[str, Any] = field(default_factory=dict)
+    commit: str = ""
+    date: str = ""
+
+    @property
+    def label(self) -> str:
+        """Return ``sweep/run``."""
+        return f"{self.sweep}/{self.run}"
+
+    def has(self, *names: str) -> bool:
+        """Whether the run holds all these tables."""
+        return all(self._path(name) is not None for name in names)
+
+    def table(self, name: str) -> pd.DataFrame:
+        """Return a table: ``result``, or a CSV of the run or behind one of its figures.
+
+        Raises
+        ------
+        ValueError
+            When there is none of that name, or it cannot be read.
+        """
+        import pandas as pd
+
+        path = self._path(name)
+        if path is None:
+            raise ValueError(f"{shown(self.folder)} holds no table {name!r}")
+        try:
+            return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+        except Exception as error:  # pyarrow and pandas raise of many kinds on damage
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise ValueError(f"{shown(path)} cannot be read: {reason}") from None
+
+    def _path(self, name: str) -> Path | None:
+        if name == "result":
+            path = self.folder / "result.parquet"
+            return path if path.is_file() else None
+        for path in (self.folder / f"{name}.csv", *self.folder.glob(f"figures/*.{name}.csv")):
+            if path.is_file():
+                return path
+        return None
+
+
+def stored_runs(*folders: str | Path) -> list[StoredRun]:
+    """List the good runs in folders of a run, of a sweep or of all sweeps, by name.
+
+    A folder that does not exist holds none.
+    """
+    found: dict[Path, StoredRun] = {}
+    for given in folders:
+        folder = Path(given)
+        for depth in ("status.json", "*/status.json", "*/*/status.json"):
+            for status in folder.glob(depth):
+                run = status.parent.resolve()
+                if not any(part.startswith(".") for part in status.relative_to(folder).parts[:-1]):
+                    stored = _read(run)
+                    if stored is not None:
+                        found[run] = stored
+    return sorted(found.values(), key=lambda stored: stored.label)
+
+
+def _read(folder: Path) -> StoredRun | None:
+    status = _json(folder / "status.json")
+    if status.get("status") != "ok":
+        return None
+    where = _json(folder / "provenance.json")
+    parameters = _json(folder / "params.json").get("parameters")
+    commit = str(where.get("commit") or "")[:9]
+    return StoredRun(
+        folder.parent.name,
+        folder.name,
+        folder,
+        parameters if isinstance(parameters, dict) else {},
+        commit + ("+" if commit and where.get("dirty") else ""),
+        str(status.get("ended") or where.get("ended") or "")[:10],
+    )
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        body = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return body if isinstance(body, dict) else {}

@@ -1,0 +1,66 @@
+"""The tab *Cache live*: a workload played step by step through the places of the graph cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ipywidgets as ipw
+
+from verifylab.cache_player import Playback, play
+from verifylab.exploration import Exploration
+from verifylab.key_choices import arm_keys
+from verifylab.live_curves import cache_view
+from verifylab.widgets_common import Controls, Tab, row
+
+__all__ = ["CacheTab"]
+
+NAMES = (
+    "width", "drafts", "dcut_ratio", "graph_capacity", "cache_policy", "threshold", "play_steps",
+    "seed", "confidence_spread",
+)  # fmt: skip
+
+
+class CacheTab(Tab):
+    """Keys arriving, hits, captures and evictions."""
+
+    title = "Cache live"
+
+    def __init__(self, controls: Controls) -> None:
+        super().__init__(controls, NAMES, self._html)
+        self.played: Playback | None = None
+        self._reachable = 0
+        last = controls.start.play_steps
+        self.player = ipw.Play(min=1, max=last, value=1, interval=250, description="play")
+        self.at = ipw.IntSlider(
+            value=1, min=1, max=last, description="step", style={"description_width": "150px"},
+            layout=ipw.Layout(width="600px", max_width="100%"),
+        )  # fmt: skip
+        # Tied in the kernel: a page that was opened late sees where the player stands.
+        ipw.link((self.player, "value"), (self.at, "value"))
+        self.at.observe(self._moved_to, "value")
+        c = controls
+        self.box.children = (
+            row(c["cache_policy"], c["width"]),
+            row(c["graph_capacity"], c["threshold"]),
+            row(c["drafts"], c["dcut_ratio"]),
+            row(c["play_steps"], c["seed"]),
+            row(self.player, self.at),
+            self.message,
+            self.view,
+        )
+
+    def _html(self, settings: Exploration) -> str:
+        self.played = play(settings)
+        self._reachable = arm_keys(settings)
+        last = len(self.played.frames)
+        self.player.max = self.at.max = last
+        return self._frame()
+
+    def _frame(self) -> str:
+        assert self.played is not None
+        at = min(self.at.value, len(self.played.frames)) - 1
+        return cache_view(self.played, at, self._reachable)
+
+    def _moved_to(self, change: Any) -> None:
+        if self.played is not None and not self.stale:
+            self.view.value = self._frame()

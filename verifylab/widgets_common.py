@@ -1,0 +1,199 @@
+"""What the explorer's tabs share: their controls, one model each, and the texts of mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import ipywidgets as ipw
+
+from verifylab._console import whole_numbers
+from verifylab.dcut import MAX_VERIFY_WIDTH
+from verifylab.experiment import MAX_CAPACITY
+from verifylab.exploration import (
+    ARM_CHOICES,
+    CACHE_POLICIES,
+    MAX_GRAPH_MS,
+    MAX_PLAY_STEPS,
+    MAX_THRESHOLD,
+    POLICY_CHOICES,
+    Exploration,
+)
+from verifylab.live_views import wrong
+from verifylab.workload import MAX_DRAFTS, calibrated
+
+__all__ = ["Controls", "Tab", "row", "spreads"]
+
+_WIDE = {"description_width": "150px"}
+#: Choices of D-Cut's ratio (`dcut.snap_ratio`).
+RATIOS = (0.25, 0.5, 0.75, 1.0)
+
+
+def spreads(settings: Exploration) -> list[float]:
+    """Return the spreads to choose from: every 0.05, and those of calibration and settings."""
+    fixed = {round(0.05 * i, 2) for i in range(21)}
+    return sorted({*fixed, calibrated().confidence_spread, settings.workload().confidence_spread})
+
+
+def row(*children: ipw.Widget) -> ipw.HBox:
+    """Return a line of controls that wraps where the page is narrow."""
+    return ipw.HBox(list(children), layout=ipw.Layout(flex_flow="row wrap"))
+
+
+class Controls:
+    """Every control of the explorer, by the name of its parameter in `Exploration`.
+
+    A control may stand in several tabs: it is one model, so the tabs agree.
+
+    Parameters
+    ----------
+    settings : Exploration
+        Where the controls start.
+    """
+
+    def __init__(self, settings: Exploration) -> None:
+        self.start = settings
+        wide = ipw.Layout(width="420px", max_width="100%")
+        spread = settings.workload().confidence_spread
+
+        def whole(name: str, text: str, low: int, high: int) -> ipw.IntSlider:
+            return ipw.IntSlider(
+                value=getattr(settings, name), min=low, max=high, description=text,
+                style=_WIDE, layout=wide, continuous_update=False,
+            )  # fmt: skip
+
+        def choice(name: str, text: str, options: tuple[str, ...]) -> ipw.Dropdown:
+            return ipw.Dropdown(
+                options=options, value=getattr(settings, name), description=text, style=_WIDE,
+                layout=wide,
+            )  # fmt: skip
+
+        def text(name: str, label: str, at_once: bool = True) -> ipw.Text:
+            return ipw.Text(
+                value=", ".join(map(str, getattr(settings, name))), description=label,
+                style=_WIDE, layout=wide, continuous_update=at_once,
+            )  # fmt: skip
+
+        self.widgets: dict[str, Any] = {
+            "slots": text("slots", "slots"),
+            "depths": text("depths", "depths (rows)"),
+            "arm": ipw.ToggleButtons(
+                options=[("as the gate", "gate"), *((a, a) for a in ARM_CHOICES[1:])],
+                value=settings.arm, description="arm", style=_WIDE,
+            ),
+            "threshold": whole("threshold", "gate opens at (n)", 0, MAX_THRESHOLD),
+            "width": whole("width", "width n (sequences)", 1, MAX_VERIFY_WIDTH),
+            "drafts": whole("drafts", "drafts a sequence", 1, MAX_DRAFTS),
+            "dcut_ratio": ipw.SelectionSlider(
+                options=RATIOS, value=min(RATIOS, key=lambda r: abs(r - settings.dcut_ratio)),
+                description="D-Cut ratio", style=_WIDE, layout=wide, continuous_update=False,
+            ),
+            "graph_capacity": ipw.BoundedIntText(
+                value=settings.graph_capacity, min=1, max=MAX_CAPACITY,
+                description="cache (graphs)", style=_WIDE, layout=wide,
+            ),
+            "widths": text("widths", "widths n (sequences)", at_once=False),
+            "graph_ms": ipw.FloatSlider(
+                value=min(settings.shown_graph_ms(), MAX_GRAPH_MS), min=0, max=MAX_GRAPH_MS,
+                step=0.1, description="graph cost (ms)", readout_format=".1f", style=_WIDE,
+                layout=wide, continuous_update=False,
+            ),
+            "confidence_spread": ipw.SelectionSlider(
+                options=[(f"{s:g}", s) for s in spreads(settings)], value=spread,
+                description="confidence spread", style=_WIDE, layout=wide,
+                continuous_update=False,
+            ),
+            "policy": choice("policy", "policy beside them", POLICY_CHOICES),
+            "cache_policy": choice("cache_policy", "policy", CACHE_POLICIES),
+            "play_steps": ipw.BoundedIntText(
+                value=settings.play_steps, min=1, max=MAX_PLAY_STEPS, description="steps",
+                style=_WIDE, layout=wide,
+            ),
+            "seed": ipw.BoundedIntText(
+                value=settings.seed, min=0, max=2**32 - 1, description="seed", style=_WIDE,
+                layout=wide,
+            ),
+        }  # fmt: skip
+        # Sliders round: only what was moved counts, so that "as calibrated" stays that.
+        self._untouched = {
+            name: self.widgets[name].value for name in ("graph_ms", "confidence_spread")
+        }
+        self._untouched["dcut_ratio"] = self.widgets["dcut_ratio"].value
+
+    def __getitem__(self, name: str) -> Any:
+        return self.widgets[name]
+
+    def settings(self) -> Exploration:
+        """Return what the controls say.
+
+        Raises
+        ------
+        ValueError
+            When a text is wrong: one sentence.
+        """
+        given: dict[str, Any] = {f.name: getattr(self.start, f.name) for f in fields(self.start)}
+        for name, widget in self.widgets.items():
+            given[name] = widget.value
+        for name, high in (("slots", 2**32 - 1), ("depths", MAX_DRAFTS + 1)):
+            given[name] = whole_numbers(name, given[name], 0, high, most=MAX_VERIFY_WIDTH)
+        given["widths"] = whole_numbers(
+            "widths", given["widths"], 1, MAX_VERIFY_WIDTH, most=MAX_VERIFY_WIDTH
+        )
+        for name, value in self._untouched.items():
+            if given[name] == value:
+                given[name] = getattr(self.start, name)
+        return Exploration(**given)
+
+    def calibrate(self) -> None:
+        """Put graph cost and spread back to what the machine and the calibration say."""
+        self["graph_ms"].value = min(
+            Exploration(machine=self.start.machine).shown_graph_ms(), MAX_GRAPH_MS
+        )
+        self["confidence_spread"].value = calibrated().confidence_spread
+
+
+class Tab:
+    """One tab: controls, a message line, and what they show; redrawn only while it is looked at.
+
+    Parameters
+    ----------
+    controls : Controls
+    names : tuple of str
+        Parameters that change what this tab shows.
+    draw : callable
+        Takes the settings, returns HTML; a `ValueError` is shown as a mistake, and the last good
+        picture stays.
+    """
+
+    def __init__(
+        self, controls: Controls, names: tuple[str, ...], draw: Callable[[Exploration], str]
+    ) -> None:
+        self.controls, self.draw = controls, draw
+        self.message, self.view = ipw.HTML(), ipw.HTML(layout=ipw.Layout(width="100%"))
+        self.active, self.stale = False, True
+        self.box = ipw.VBox([])
+        for name in names:
+            controls[name].observe(self._moved, "value")
+
+    def _moved(self, change: Any) -> None:
+        self.stale = True
+        if self.active:
+            self.update()
+
+    def show(self, active: bool) -> None:
+        """Say whether the tab is looked at; what is stale is drawn then."""
+        self.active = active
+        if active and self.stale:
+            self.update()
+
+    def update(self) -> None:
+        """Draw what the controls say."""
+        try:
+            self.view.value = self.draw(self.controls.settings())
+        except ValueError as error:
+            said = str(error).splitlines()[0]
+            self.message.value = wrong(f"{said}. Shown: the last settings that were right.")
+        else:
+            self.message.value = ""
+            self.stale = False

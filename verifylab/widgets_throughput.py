@@ -1,0 +1,132 @@
+"""The tab *Throughput*: a quick look follows every control; a full run is a button's.
+
+Graph cost and threshold only price and gate what was counted. The full run works in a thread, in
+pieces, with progress and a Stop.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import ipywidgets as ipw
+import pandas as pd
+
+from verifylab.exploration import Exploration
+from verifylab.live_curves import throughput_view
+from verifylab.live_throughput import Curves, Runs, curves, published_here, simulate
+from verifylab.stored_runs import StoredRun, stored_runs
+from verifylab.widgets_common import Controls, Tab, row
+
+__all__ = ["ThroughputTab"]
+
+#: Parameters that need new counts.
+COUNTED = ("widths", "graph_capacity", "confidence_spread", "policy", "drafts", "dcut_ratio")
+PRICED = ("threshold", "graph_ms")
+
+
+class ThroughputTab(Tab):
+    """Throughput by width, why, and where the gate should sit."""
+
+    title = "Throughput"
+
+    def __init__(self, controls: Controls) -> None:
+        super().__init__(controls, (*COUNTED, *PRICED), self._html)
+        self.curves: Curves | None = None
+        self._halt = threading.Event()
+        self.worker = threading.Thread()
+        self._runs: tuple[tuple[Any, ...], Runs] | None = None
+        self._stored = {r.label: r for r in stored_runs(controls.start.runs) if _overlay(r)}
+        self.overlay = ipw.Dropdown(
+            options=["none", *self._stored], description="stored run",
+            style={"description_width": "150px"}, layout=ipw.Layout(width="420px"),
+        )  # fmt: skip
+        self.overlay.observe(self._moved, "value")
+        tip = f"{controls.start.seeds} seeds x {controls.start.steps} steps at every width"
+        self.run = ipw.Button(description="Run in full", tooltip=tip, button_style="primary")
+        self.stop = ipw.Button(description="Stop", disabled=True)
+        self.reset = ipw.Button(
+            description="As calibrated", tooltip="Graph cost and spread back to the profile's"
+        )
+        self.progress = ipw.IntProgress(min=0, max=1, description="", layout={"width": "200px"})
+        self.status = ipw.Label("")
+        self.run.on_click(self._start)
+        self.stop.on_click(lambda button: self._halt.set())
+        self.reset.on_click(lambda button: controls.calibrate())
+        c = controls
+        self.box.children = (
+            row(c["widths"], c["policy"]),
+            row(c["threshold"], c["graph_capacity"]),
+            row(c["graph_ms"], c["confidence_spread"]),
+            row(c["drafts"], c["dcut_ratio"]),
+            row(self.overlay, self.reset),
+            row(self.run, self.stop, self.progress, self.status),
+            self.message,
+            self.view,
+        )
+
+    def counted(self, settings: Exploration) -> Runs:
+        """Return the counts at these settings: those at hand, or those of a quick look."""
+        key = _counted_key(settings)
+        if self._runs is None or self._runs[0] != key:
+            runs = simulate(settings)
+            assert runs is not None
+            self._runs = (key, runs)
+        return self._runs[1]
+
+    def _html(self, settings: Exploration) -> str:
+        runs = self.counted(settings)
+        self.curves = curves(runs, settings.profile(), settings.threshold)
+        stored = pd.DataFrame({"width": [], "delta_pct": [], "label": []})
+        if chosen := self._stored.get(self.overlay.value):
+            table = chosen.table("differences")
+            stored = table[["width", "delta_pct"]].assign(label=chosen.label)
+        return throughput_view(
+            self.curves, settings.threshold, settings.shown_graph_ms(), settings.machine,
+            published_here(settings), stored,
+        )  # fmt: skip
+
+    def _start(self, button: Any) -> None:
+        if self.worker.is_alive():
+            return
+        try:
+            settings = self.controls.settings()
+        except ValueError:
+            self.update()
+            return
+        self._halt.clear()
+        self.run.disabled, self.stop.disabled = True, False
+        self.status.value = "running ..."
+        self.worker = threading.Thread(target=self._work, args=(settings,), daemon=True)
+        self.worker.start()
+
+    def _work(self, settings: Exploration) -> None:
+        def progress(done: int, total: int) -> bool:
+            self.progress.max, self.progress.value = total, done
+            return not self._halt.is_set()
+
+        said = "stopped"
+        try:
+            runs = simulate(settings, full=True, progress=progress)
+            if runs is not None:
+                self._runs = (_counted_key(settings), runs)
+                said = "done"
+                self.update()  # a control moved meanwhile: a quick look at what it says now
+                if not self.curves or not self.curves.runs.full:
+                    said = "done, but a control was moved meanwhile: this is a quick look"
+        except Exception as error:  # a thread's traceback would reach nobody
+            said = f"failed: {error}"
+        finally:
+            self.status.value = said
+            self.run.disabled, self.stop.disabled = False, True
+
+
+def _overlay(run: StoredRun) -> bool:
+    return run.has("differences")
+
+
+def _counted_key(settings: Exploration) -> tuple[Any, ...]:
+    return tuple(
+        tuple(value) if isinstance(value := getattr(settings, name), list) else value
+        for name in (*COUNTED, "machine")
+    )
