@@ -35,7 +35,7 @@ $(VENV)/.runtime$(EXTRAS): pyproject.toml
 
 $(VENV)/.dev$(EXTRAS): $(VENV)/.runtime$(EXTRAS)
 	@echo "adding the test tools to $(VENV) (once) ..."
-	@$(call INSTALL,'.[dev,cluster$(if $(EXTRAS),$(comma)$(EXTRAS))]')
+	@$(call INSTALL,'.[dev$(comma)cluster$(if $(EXTRAS),$(comma)$(EXTRAS))]')
 	@touch $@
 
 setup: $(VENV)/.runtime$(EXTRAS)

@@ -139,3 +139,21 @@ def test_what_is_no_notebook_gives_one_sentence(tmp_path):
     done = clean(path)
     assert done.returncode == 2 and done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr and path.read_text() == "{"
+
+
+@pytest.mark.parametrize(("target", "extras"), [("test", ""), ("setup", ""), ("test", "cuda13")])
+def test_the_set_up_commands_are_whole(target, extras, tmp_path):
+    """A comma inside a make call splits its argument: what the shell gets must still be quoted."""
+    shown = subprocess.run(
+        ["make", "-n", "-f", str(ROOT / "Makefile"), target, f"VENV={tmp_path / 'v'}",
+         f"EXTRAS={extras}"],
+        capture_output=True, text=True, cwd=ROOT, timeout=60,
+    )  # fmt: skip
+    assert shown.returncode == 0, shown.stderr
+    installs = re.findall(r"-e ('[^'\n]*')", shown.stdout)
+    wanted = {
+        ("test", ""): ["'.'", "'.[dev,cluster]'"],
+        ("setup", ""): ["'.'"],
+        ("test", "cuda13"): ["'.[cuda13]'", "'.[dev,cluster,cuda13]'"],
+    }[target, extras]
+    assert installs == wanted
