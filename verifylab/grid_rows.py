@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from verifylab.notebook import UNKNOWN
 from verifylab.parameters import fit, show
 
 __all__ = ["KEYS", "MAX_RUNS", "OUT", "GridError", "Row", "meant", "rows_of"]
@@ -89,7 +90,7 @@ def rows_of(path: Path, body: Mapping[str, Any], defaults: dict[str, Any]) -> tu
         row = Row(
             _run_name(varied, given),
             given,
-            {k: given.get(k, v) for k, v in defaults.items() if k != OUT},
+            _values(given, defaults),
         )
         same = json.dumps(row.parameters, sort_keys=True, default=repr)
         if same in rows:
@@ -138,6 +139,12 @@ def _checked(path: Path, where: str, table: Any, defaults: dict[str, Any]) -> di
     return {name: _typed(path, where, name, v, defaults[name]) for name, v in table.items()}
 
 
+def _values(given: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    """Every parameter's value; one that only its cell knows is left to the cell."""
+    values = {name: given.get(name, default) for name, default in defaults.items() if name != OUT}
+    return {name: value for name, value in values.items() if value is not UNKNOWN}
+
+
 def _known(path: Path, where: str, name: str, defaults: dict[str, Any]) -> None:
     if name == OUT:
         raise GridError(f"{path}: {where} sets {OUT!r}, which the sweep sets itself: leave it out")
@@ -176,5 +183,5 @@ def _run_name(varied: dict[str, Any], given: dict[str, Any]) -> str:
         return "default"
     words = "_".join(f"{name}-{show(value)}" for name, value in varied.items()) or "fixed"
     slug = re.sub(r"[^A-Za-z0-9.,_-]+", "", words).strip(".-")[:60]
-    digest = hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()[:8]
+    digest = hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()[:16]
     return f"{slug}-{digest}"

@@ -139,14 +139,27 @@ def _whole(
     return value
 
 
+def _within_64_bits(value: Any) -> None:
+    """Refuse integers beyond TOML's range, which Python would read and could not print."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            _within_64_bits(item)
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError("an integer must fit in 64 bits")
+
+
 def _parse(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        body = tomllib.loads(path.read_text(encoding="utf-8"))
+        _within_64_bits(body)
+        return body
     except FileNotFoundError:
         raise GridError(f"grid file {path} does not exist") from None
     except OSError as error:
         raise GridError(f"grid file {path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError: also a number too long to read
         raise GridError(f"grid file {path} is not TOML: {error}") from None
 
 

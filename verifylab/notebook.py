@@ -71,11 +71,14 @@ def read_notebook(path: Path) -> Notebook:
     cells = body.get("cells") if isinstance(body, dict) else None
     if not isinstance(cells, list) or body.get("nbformat") != 4:
         raise NotebookError(f"{shown(path)} is no notebook of format 4")
+    for number, cell in enumerate(cells):
+        if not isinstance(cell, dict) or not _is_text(cell.get("source", "")):
+            raise NotebookError(f"{shown(path)} is no notebook: its cell {number} is damaged")
     sources = [(str(cell.get("cell_type")), _source(cell)) for cell in cells]
     tagged = [
         source
         for cell, (kind, source) in zip(cells, sources, strict=True)
-        if kind == "code" and "parameters" in cell.get("metadata", {}).get("tags", [])
+        if kind == "code" and "parameters" in _tags(cell)
     ]
     if not tagged:
         raise NotebookError(
@@ -84,6 +87,17 @@ def read_notebook(path: Path) -> Notebook:
         )
     digest = hashlib.sha256(json.dumps(sources).encode()).hexdigest()
     return Notebook(path, _defaults(tagged[0], path), digest)
+
+
+def _is_text(source: Any) -> bool:
+    lines = source if isinstance(source, list) else [source]
+    return all(isinstance(line, str) for line in lines)
+
+
+def _tags(cell: dict[str, Any]) -> list[Any]:
+    metadata = cell.get("metadata")
+    tags = metadata.get("tags") if isinstance(metadata, dict) else None
+    return tags if isinstance(tags, list) else []
 
 
 def _source(cell: dict[str, Any]) -> str:
@@ -114,6 +128,8 @@ def _defaults(source: str, path: Path) -> dict[str, Any]:
 
 def _literal(value: ast.expr) -> Any:
     try:
-        return ast.literal_eval(value)
+        literal = ast.literal_eval(value)
+        json.dumps(literal, allow_nan=False)  # bytes, sets and infinity cannot be stored or passed
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return UNKNOWN
+    return literal

@@ -97,6 +97,8 @@ def library_hash() -> str:
         files += [(p, p.relative_to(data)) for d in _DATA for p in (data / d).rglob("*.*")]
     digest = hashlib.sha256()
     for path, name in sorted(files, key=lambda pair: pair[1].as_posix()):
+        if not path.is_file():  # an editor's lock, a checkpoint folder
+            continue
         digest.update(f"{name.as_posix()}\0{_file_hash(path)}\0".encode())
     return digest.hexdigest()
 
@@ -214,8 +216,9 @@ def _named_files(folder: Path, parameters: Mapping[str, Any]) -> dict[str, str]:
     for name, value in parameters.items():
         if isinstance(value, str) and 0 < len(value) < 1000 and "\0" not in value:
             try:
-                hashes[name] = _file_hash(folder / value)
-            except OSError:  # no file: an ordinary string
+                if (folder / value).is_file():  # a device or a pipe would never end
+                    hashes[name] = _file_hash(folder / value)
+            except (OSError, ValueError):  # no possible path: an ordinary string
                 continue
     return hashes
 

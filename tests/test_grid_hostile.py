@@ -1,0 +1,85 @@
+"""Grid files and notebooks that a hostile tester broke once: a sentence, or the right thing."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from verifylab.grid_rows import _run_name
+from verifylab.gridfile import GridError, read_grid
+from verifylab.notebook import UNKNOWN, NotebookError, read_notebook
+from verifylab.provenance import _named_files
+
+
+def stored(path, *cells, source='steps = 5  # n\nout = ""  # o\n'):
+    tagged = {"cell_type": "code", "metadata": {"tags": ["parameters"]}, "source": source}
+    body = {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [tagged, *cells]}
+    path.write_text(json.dumps(body))
+    return path
+
+
+def test_two_rows_whose_names_once_met_are_told_apart():
+    widths = list(range(1, 24))
+    names = {_run_name({"widths": widths, "steps": s}, {"widths": widths, "steps": s})
+             for s in (267, 2828)}  # fmt: skip
+    assert len(names) == 2
+
+
+def test_a_device_or_a_pipe_is_never_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").write_text("x")
+    given = {"a": "/dev/zero", "b": "pipe", "c": "file", "d": "no such", "e": "x" * 900}
+    assert list(_named_files(tmp_path, given)) == ["c"]
+
+
+@pytest.mark.parametrize("value", ["10 * 200", "b'a'", "{1}", "...", "1e999"])
+def test_a_default_that_cannot_be_stored_is_left_to_its_cell(tmp_path, value):
+    stored(tmp_path / "n.ipynb", source=f'steps = {value}  # n\nout = ""  # o\n')
+    assert read_notebook(tmp_path / "n.ipynb").defaults["steps"] is UNKNOWN
+    (tmp_path / "g.toml").write_text('name = "g"\nnotebook = "n.ipynb"\n')
+    row = read_grid(tmp_path / "g.toml").rows[0]
+    assert row.parameters == {}
+    json.dumps(row.parameters)
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "0x" + "f" * 6000])
+def test_a_number_too_long_to_read_is_a_sentence(tmp_path, number):
+    stored(tmp_path / "n.ipynb")
+    grid = f'name = "g"\nnotebook = "n.ipynb"\n[parameters]\nsteps = {number}\n'
+    (tmp_path / "g.toml").write_text(grid)
+    with pytest.raises(GridError):
+        read_grid(tmp_path / "g.toml")
+
+
+@pytest.mark.parametrize(
+    "cell", [5, None, {"cell_type": "code", "source": None}, {"cell_type": "code", "source": 7}]
+)
+def test_a_damaged_cell_is_named(tmp_path, cell):
+    with pytest.raises(NotebookError, match="its cell 1 is damaged"):
+        read_notebook(stored(tmp_path / "n.ipynb", cell))
+
+
+@pytest.mark.parametrize("metadata", [None, 3, {"tags": None}, {"tags": 4}])
+def test_odd_metadata_is_no_tag(tmp_path, metadata):
+    cell = {"cell_type": "code", "source": "", "metadata": metadata}
+    assert read_notebook(stored(tmp_path / "n.ipynb", cell)).defaults["steps"] == 5
+
+
+def test_folders_and_dangling_links_beside_the_data_are_no_source(tmp_path, monkeypatch):
+    from verifylab import provenance
+    from verifylab.published import data_dir
+
+    published = tmp_path / "published"
+    published.mkdir()
+    for name in ("acceptance.csv", "key_counts.csv"):
+        (published / name).write_bytes((data_dir() / "published" / name).read_bytes())
+    monkeypatch.setenv("VERIFYLAB_DATA", str(tmp_path))
+    provenance.library_hash.cache_clear()
+    before = provenance.library_hash()
+    (published / ".ipynb_checkpoints").mkdir()
+    (published / ".#lock.csv").symlink_to("nowhere")
+    provenance.library_hash.cache_clear()
+    assert provenance.library_hash() == before
+    provenance.library_hash.cache_clear()
