@@ -283,13 +283,21 @@ def test_a_run_in_slices_counts_the_same(monkeypatch, name, mode, steps, warmup,
     assert_same_counts(run(load, name, None, GB10, chosen).counters, whole)
 
 
+@pytest.fixture
+def interrupts():
+    """Ctrl-C as a terminal has it: a shell's background job starts with it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def interrupt_after(seconds):
     """Ctrl-C, at the thread that waits."""
     main = threading.main_thread().ident
     threading.Timer(seconds, signal.pthread_kill, [main, signal.SIGINT]).start()
 
 
-def test_an_interrupt_ends_a_long_run_soon():
+def test_an_interrupt_ends_a_long_run_soon(interrupts):
     chosen = Settings(8, steps=10**12)
     run(calibrated(), "arrangement", None, GB10, Settings(8, steps=10))  # compiled
     interrupt_after(0.5)
@@ -299,7 +307,7 @@ def test_an_interrupt_ends_a_long_run_soon():
     assert time.monotonic() - started < 5
 
 
-def test_an_interrupt_ends_a_grid_and_its_threads():
+def test_an_interrupt_ends_a_grid_and_its_threads(interrupts):
     # The first cell, a drain of few steps, ends by itself; the threads then run the others.
     chosen = Settings(8, steps=10**12, warmup_steps=0)
     arms = [("arrangement", None), ("canonical", None)]
