@@ -16,6 +16,7 @@ import verifylab
 from verifylab import _cli_text
 from verifylab._console import FAILED, INTERRUPTED, Commands, json_line, table, whole_numbers
 from verifylab.cli_calibrate import calibrate
+from verifylab.cli_figures import figures
 
 if TYPE_CHECKING:
     from verifylab.gridfile import Row
@@ -42,6 +43,7 @@ def main(context: click.Context) -> None:
 
 
 main.add_command(calibrate)
+main.add_command(figures)
 
 
 @main.command()
