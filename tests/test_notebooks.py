@@ -21,6 +21,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 #: A small parameter set for each notebook; every notebook must have one here.
 SMALL: dict[str, dict[str, object]] = {
     "00_start_here": {"slots": [0, 1, 2, 3], "graph_capacity": 8},
+    "design_review": {"sweeps": [str(ROOT / "tests" / "fixtures" / "stored")]},
     "explorer": {"widths": [2, 8], "seeds": 2, "steps": 50, "play_steps": 20},
     "01_key_space": {"widths": [2, 4, 8], "dcut_ratio": 0.5},
     "02_width_gate": {

@@ -17,6 +17,7 @@ import verifylab
 from verifylab import _cli_text, cli_runs
 from verifylab._console import FAILED, INTERRUPTED, Commands, json_line, table, whole_numbers
 from verifylab.cli_calibrate import calibrate
+from verifylab.cli_figures import figures
 from verifylab.cli_traces import COMMANDS
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def main(context: click.Context) -> None:
 
 
 main.add_command(calibrate)
+main.add_command(figures)
 for command in COMMANDS:
     main.add_command(command)
 

@@ -106,6 +106,8 @@ def draw_capacity(
     ):
         if pd.notna(row[name]):
             at = int(row[name])
+            if at > shown.capacity.max() ** 0.8:  # no room to the right
+                place = (28, place[1] * 3 // 2)
             ax.plot([at], [lru[at]], "o", mfc="white", mec="black", mew=2, zorder=5)
             ax.annotate(
                 f"{at}: {text}", (at, lru[at]), place, textcoords="offset points", ha="center",

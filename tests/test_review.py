@@ -1,0 +1,125 @@
+"""The design-review set: from what three small sweeps stored (tests/fixtures/stored)."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from matplotlib import colors
+from matplotlib.figure import Figure
+from test_notebooks import ROOT
+
+from verifylab.cli import main
+from verifylab.dark import BACKGROUND, darken
+from verifylab.review import PANELS, collect, marked_threshold
+from verifylab.review_pages import save_review
+from verifylab.stored_runs import stored_runs
+
+STORED = ROOT / "tests" / "fixtures" / "stored"
+
+
+@pytest.fixture(scope="module")
+def review():
+    return collect([STORED])
+
+
+def test_all_six_figures_with_their_captions(review):
+    assert [d.panel for d in review.drawn] == list(PANELS) and review.missing == ()
+    for drawn in review.drawn:
+        assert re.search(
+            r"^(counted|(modelled|measured) on \S+) \| \w+/\S+ \| commit \w{9}\+? \| "
+            r"\d{4}-\d\d-\d\d( \| n = \d+ seeds)?$",
+            drawn.caption,
+        ), drawn.caption
+        said = [t.get_text() for t in drawn.figure().texts]
+        assert drawn.caption in said
+
+
+def test_the_verdict_is_that_of_the_runs(review):
+    gate, policies, cache = review.verdict
+    assert gate.startswith("Gate at ") and "indirect" in policies and "width 8" in cache
+    (run,) = [r for r in stored_runs(STORED) if r.sweep == "width_gate"]
+    marked = marked_threshold(run.table("recommendation"))
+    assert gate.startswith(f"Gate at {marked}")
+
+
+def test_equal_thresholds_are_named_as_the_recommendation_does():
+    def chosen(*rows):
+        return marked_threshold(pd.DataFrame(rows, columns=["min_width", "gain_pct"]))
+
+    assert chosen((2, 1.0), (5, 2.0), (6, 2.0), (9, 0.0)) == 6
+    assert chosen((2, 1.0), (5, 2.0), (8, 2.0), (9, 0.0)) == 8
+    assert chosen((2, -1.0), (9, 0.0), (33, 0.0)) == 9
+    assert chosen((2, 0.0), (8, 0.0)) is None
+
+
+def test_everything_is_written_and_twice_alike(review, tmp_path):
+    written = save_review(review, tmp_path / "a")
+    assert [p.name for p in written[:2]] == ["index.html", "handout.pdf"]
+    names = {p.name for p in written}
+    for panel in PANELS:
+        for kind in ("svg", "png", "pdf"):
+            assert {f"{panel.name}.{kind}", f"{panel.name}-dark.{kind}"} <= names
+        for table in panel.needs:
+            assert f"{panel.name}.{table}.csv" in names
+    page = written[0].read_text()
+    assert page.index("Gate at") < page.index("Key space against width")
+    assert "http" not in page.replace("http-equiv", "")
+    assert written[1].read_bytes().startswith(b"%PDF")
+    again = save_review(review, tmp_path / "b")
+    assert [p.read_bytes() for p in written] == [p.read_bytes() for p in again]
+
+
+def test_what_is_missing_is_named(tmp_path):
+    shutil.copytree(STORED / "width_gate", tmp_path / "width_gate")
+    review = collect([tmp_path])
+    assert len(review.drawn) == 4 and [p.sweep for p in review.missing] == [
+        "cache_policies",
+        "why_it_costs",
+    ]
+    page = save_review(review, tmp_path / "out")[0].read_text()
+    assert "Not in these runs: Which policy wins" in page
+
+
+def test_runs_that_are_not_good_are_left_out(tmp_path):
+    shutil.copytree(STORED / "width_gate", tmp_path / "width_gate")
+    (folder,) = (tmp_path / "width_gate").glob("*/")
+    assert len(stored_runs(tmp_path)) == len(stored_runs(folder, tmp_path / "width_gate")) == 1
+    (folder / "arms.csv").write_text("")
+    with pytest.raises(ValueError, match="arms.csv cannot be read"):
+        collect([tmp_path])
+    body = json.loads((folder / "status.json").read_text())
+    (folder / "status.json").write_text(json.dumps({**body, "status": "failed"}))
+    with pytest.raises(ValueError, match="no good stored run"):
+        collect([tmp_path])
+
+
+def test_dark_mirrors_greys_and_keeps_what_is_hidden():
+    figure = Figure()
+    ax = figure.subplots()
+    (cross,) = ax.plot([0], [0], "x", color="black")
+    (blue,) = ax.plot([0, 1], [0, 1], color="#0072B2")
+    bar = ax.bar([0], [1], color="#F0E442", edgecolor="none")[0]
+    inside = ax.annotate("a", (0, 0.5))
+    darken(figure)
+    assert min(colors.to_rgb(cross.get_markeredgecolor())) > 0.9
+    assert colors.to_rgb(blue.get_color())[2] > 0.7
+    assert bar.get_edgecolor()[3] == 0 and colors.to_rgb(inside.get_color()) == (0, 0, 0)
+    assert colors.to_hex(ax.get_facecolor()) == BACKGROUND
+
+
+def test_the_command(tmp_path):
+    out = tmp_path / "out"
+    done = CliRunner().invoke(main, ["figures", str(STORED), "--out", str(out)])
+    assert done.exit_code == 0 and "hand-out" in done.stdout
+    assert (out / "index.html").is_file()
+    done = CliRunner().invoke(main, ["figures", str(STORED), "--out", str(out), "--json"])
+    assert [json.loads(line)["figure"] for line in done.stdout.splitlines()] == [
+        panel.name for panel in PANELS
+    ]
+    wrong = CliRunner().invoke(main, ["figures", str(tmp_path / "nowhere"), "--out", str(out)])
+    assert wrong.exit_code == 2 and "is no folder of stored runs" in wrong.stderr
