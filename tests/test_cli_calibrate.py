@@ -88,9 +88,18 @@ def test_plans_fit_the_device():
     host, gpu = plan_for("host"), plan_for("cuda")
     assert (host.shape, gpu.shape) == ("tiny", "small")
     assert max(host.node_counts) == 1000 and max(gpu.node_counts) == 10_000
-    assert plan_for("host", repeats=0, node_counts=[], widths=[3, 4]).widths == (3, 4)
-    assert plan_for("host", repeats=0) == host
+    assert plan_for("host", node_counts=[], widths=[3, 4]).widths == (3, 4)
+    assert plan_for("host", node_counts=[], rows=(), shape="") == host
     # 100 bytes a step on two layers: 50 each, in whole 16-byte accesses.
     assert plan_for("host", weight_bytes=100).weight_bytes == 64
+    for changes, words in (
+        ({"repeats": 0}, "repeats must be from 1"),
+        ({"weight_bytes": -1}, "weight_bytes must be from 0 to 1099511627776, got -1"),
+        ({"weight_bytes": 5.5}, "weight_bytes must be a whole number, got 5.5"),
+        ({"shape": 0}, "shape must be one of"),
+        ({"widths": 0}, "widths must be a list"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            plan_for("host", **changes)
     with pytest.raises(ValueError, match="device must be auto, host or cuda, got 'model'"):
         open_for("model")
