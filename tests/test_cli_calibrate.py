@@ -2,12 +2,14 @@
 
 import json
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from verifylab import calibrate as measuring
 from verifylab import cli, cli_calibrate
 from verifylab.calibration_plan import open_for, plan_for
+from verifylab.device import host
 from verifylab.machine import load_profile
 
 QUICK = ["calibrate", "--device", "host", "--quick"]
@@ -67,6 +69,22 @@ def test_a_mistake_is_one_sentence_before_anything_is_measured(monkeypatch, argu
     done = invoke(*QUICK, *arguments)
     assert done.exit_code == 2 and words in done.stderr
     assert done.stderr.startswith("error: ") and "Traceback" not in done.stderr
+
+
+def test_more_memory_than_there_is_is_one_sentence(monkeypatch, tmp_path):
+    zeros = np.zeros
+
+    def small(shape, dtype=float):
+        if np.prod(shape, dtype=float) > 2**28:
+            raise MemoryError
+        return zeros(shape, dtype)
+
+    monkeypatch.setattr(host.np, "zeros", small)
+    done = invoke(*QUICK, "--weight-bytes", str(2**40))
+    assert done.exit_code == 2, done.output
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert "512.00 GiB" in line and "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_fails_half_way_leaves_what_was_there(monkeypatch, tmp_path):

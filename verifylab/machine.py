@@ -347,9 +347,7 @@ def load_profile(name: str) -> MachineProfile:
         reason = getattr(error, "strerror", None) or error
         hint = ""
         if isinstance(error, FileNotFoundError) and not path.is_absolute():
-            hint = (
-                " here, in data/machines or in the project's folder: give the path from the root"
-            )
+            hint = " here, in data/machines or in the project's folder: give the path from the root"
         raise DataError(f"machine profile {short(name)} cannot be read: {reason}{hint}") from None
     return MachineProfile.from_json(text, path.name)
 
