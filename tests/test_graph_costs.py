@@ -179,6 +179,18 @@ def test_per_node_shows_the_fit_and_published(costs, ax):
     assert (0.58, round(list(FITTED).index("replay") - 0.28, 6)) in drawn(ax)
 
 
+def test_a_value_off_the_axis_is_an_arrow_at_its_edge(costs, ax):
+    fits = costs.fits.copy()
+    at = list(FITTED).index("graph_destroy")
+    fits.loc[:, ["per_node_low", "per_node_us", "per_node_high"]] = [0.5, 1.0, 2.0]
+    fits.loc[at, ["per_node_low", "per_node_us", "per_node_high"]] = [0.0, 0.0, 3e-5]
+    plots_costs.draw_per_node(fits, ax, published=published_costs(), stamp="s")
+    (arrow,) = (line for line in ax.lines if line.get_marker() == "<" and len(line.get_xdata()))
+    assert (arrow.get_xdata()[0], arrow.get_ydata()[0]) == (ax.get_xlim()[0], at)
+    assert not arrow.get_clip_on()
+    assert "here, 0.0001 or less" in [t.get_text() for t in ax.get_legend().get_texts()]
+
+
 def test_steps_draw_a_line_a_width_and_path(costs, ax):
     plots_costs.draw_steps(costs.steps, costs.shape, ax, stamp="s")
     named = [t.get_text() for t in ax.texts]
