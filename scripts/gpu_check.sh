@@ -26,7 +26,10 @@ while [ $# -gt 0 ]; do
   esac
 done
 python=${PYTHON:-.venv/bin/python}
-[ -x "$(command -v "$python")" ] || python=python3
+[ -x "$(command -v "$python")" ] || {
+  echo "no $python: run make setup first (EXTRAS=cuda12 or cuda13 for a GPU), or set PYTHON" >&2
+  exit 2
+}
 mkdir -p "$out" || exit 2
 out=$(cd "$out" && pwd)
 failed=()

@@ -41,8 +41,11 @@ class FakeArray(np.ndarray):
         assert self.flags.c_contiguous and values.dtype == self.dtype
         self[...] = values
 
-    def get(self, stream: Any) -> np.ndarray:
-        return np.array(self)
+    def get(self, stream: Stream) -> np.ndarray:
+        """Return an array that is filled once the stream is waited for."""
+        out = np.full(self.shape, -77, self.dtype)
+        stream._fake.pending.append(lambda: np.copyto(out, self))
+        return out
 
 
 class Event:
@@ -56,10 +59,15 @@ class Event:
         assert self.time is not None
 
 
+STREAM = 0x5000
+#: Bytes that the fake GPU loses to each executable.
+EXECUTABLE_BYTES = 4096
+
+
 class Stream:
     def __init__(self, fake: FakeCupy, non_blocking: bool) -> None:
         assert non_blocking, "capture needs a non-blocking stream"
-        self._fake, self.ptr = fake, 0x5000
+        self._fake, self.ptr = fake, STREAM
 
     def __enter__(self) -> Stream:
         self._fake.current.append(self)
@@ -73,6 +81,9 @@ class Stream:
         if self._fake.recorded is not None:
             self._fake.invalidated = True
             raise CUDARuntimeError(900)
+        for copy in self._fake.pending:
+            copy()
+        self._fake.pending.clear()
 
 
 class FakeCupy:
@@ -85,7 +96,9 @@ class FakeCupy:
         self.current: list[Stream] = []
         self.recorded: list[Callable[[], None]] | None = None
         self.invalidated = False
+        self.pending: list[Callable[[], None]] = []  # copies to the host that have not ended
         self.live: dict[int, Any] = {}  # graphs and executables by handle
+        self.executables = 0
         self._handles = iter(range(1, 1 << 30))
         self.cuda = SimpleNamespace(
             runtime=self._runtime(),
@@ -124,11 +137,21 @@ class FakeCupy:
         fake = self
 
         class Kernel:
-            num_regs = 1
+            loaded = False
+
+            @property
+            def num_regs(self) -> int:
+                self.loaded = True
+                return 1
 
             def __call__(self, grid: Any, block: Any, args: Any) -> None:
                 fake.called("launch_kernel")
                 assert fake.current, "a launch goes to the current stream"
+                if fake.recorded is not None and not self.loaded:
+                    # A lazily loading driver loads now, which a capture does not survive.
+                    fake.invalidated = True
+                    raise CUDARuntimeError(900)
+                self.loaded = True
                 if library is None:
                     fake.enqueue(lambda: None)
                     return
@@ -177,14 +200,15 @@ class FakeCupy:
         return self.gpus
 
     def _memGetInfo(self) -> tuple[int, int]:
-        return 1 << 30, 1 << 31
+        return (1 << 30) - EXECUTABLE_BYTES * self.executables, 1 << 31
 
     def _streamBeginCapture(self, stream: int, mode: int) -> None:
         assert self.recorded is None, "a stream captures once at a time"
+        assert stream == STREAM
         self.recorded, self.invalidated = [], False
 
     def _streamEndCapture(self, stream: int) -> int:
-        assert self.recorded is not None, "nothing to end"
+        assert self.recorded is not None and stream == STREAM, "nothing to end"
         recorded, self.recorded = self.recorded, None
         if self.invalidated:
             self.invalidated = False
@@ -197,18 +221,21 @@ class FakeCupy:
         return handle
 
     def _graphInstantiate(self, graph: int) -> int:
+        self.executables += 1
         return self._own(list(self.live[graph]))
 
     def _graphLaunch(self, executable: int, stream: int) -> None:
+        assert stream == STREAM
         for run in self.live[executable]:
             run()
 
     def _graphExecDestroy(self, executable: int) -> None:
+        self.executables -= 1
         del self.live[executable]
 
     def _graphDestroy(self, graph: int) -> None:
         del self.live[graph]
 
     def _memcpyAsync(self, to: int, source: int, nbytes: int, kind: int, stream: int) -> None:
-        assert kind == 3
+        assert kind == 3 and stream == STREAM
         self.enqueue(lambda: ctypes.memmove(to, source, nbytes) and None)

@@ -2,12 +2,14 @@
 
 import json
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from verifylab import calibrate as measuring
 from verifylab import cli, cli_calibrate
 from verifylab.calibration_plan import open_for, plan_for
+from verifylab.device import host
 from verifylab.machine import load_profile
 
 QUICK = ["calibrate", "--device", "host", "--quick"]
@@ -69,6 +71,22 @@ def test_a_mistake_is_one_sentence_before_anything_is_measured(monkeypatch, argu
     assert done.stderr.startswith("error: ") and "Traceback" not in done.stderr
 
 
+def test_more_memory_than_there_is_is_one_sentence(monkeypatch, tmp_path):
+    zeros = np.zeros
+
+    def small(shape, dtype=float):
+        if np.prod(shape, dtype=float) > 2**28:
+            raise MemoryError
+        return zeros(shape, dtype)
+
+    monkeypatch.setattr(host.np, "zeros", small)
+    done = invoke(*QUICK, "--weight-bytes", str(2**40))
+    assert done.exit_code == 2, done.output
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert "512.00 GiB" in line and "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_fails_half_way_leaves_what_was_there(monkeypatch, tmp_path):
     (tmp_path / "mine.json").write_text("old")
 
@@ -88,9 +106,18 @@ def test_plans_fit_the_device():
     host, gpu = plan_for("host"), plan_for("cuda")
     assert (host.shape, gpu.shape) == ("tiny", "small")
     assert max(host.node_counts) == 1000 and max(gpu.node_counts) == 10_000
-    assert plan_for("host", repeats=0, node_counts=[], widths=[3, 4]).widths == (3, 4)
-    assert plan_for("host", repeats=0) == host
+    assert plan_for("host", node_counts=[], widths=[3, 4]).widths == (3, 4)
+    assert plan_for("host", node_counts=[], rows=(), shape="") == host
     # 100 bytes a step on two layers: 50 each, in whole 16-byte accesses.
     assert plan_for("host", weight_bytes=100).weight_bytes == 64
+    for changes, words in (
+        ({"repeats": 0}, "repeats must be from 1"),
+        ({"weight_bytes": -1}, "weight_bytes must be from 0 to 1099511627776, got -1"),
+        ({"weight_bytes": 5.5}, "weight_bytes must be a whole number, got 5.5"),
+        ({"shape": 0}, "shape must be one of"),
+        ({"widths": 0}, "widths must be a list"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            plan_for("host", **changes)
     with pytest.raises(ValueError, match="device must be auto, host or cuda, got 'model'"):
         open_for("model")

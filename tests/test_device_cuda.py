@@ -8,7 +8,7 @@ import weakref
 
 import numpy as np
 import pytest
-from fake_cupy import FakeCupy
+from fake_cupy import EXECUTABLE_BYTES, FakeCupy
 from step_case import Case, assert_close, assert_same
 
 from verifylab.device.base import DeviceError, StepDevice
@@ -210,7 +210,7 @@ def test_memory_is_measured_when_asked(fake):
     device.prepare(SHAPES["tiny"])
     counter = device.allocate((1,), np.int32)
     graph = device.capture(lambda on: on.issue(TickLaunch(counter)))
-    assert graph.measured_bytes == 0 and graph.nbytes > 0
+    assert graph.measured_bytes == EXECUTABLE_BYTES and graph.nbytes > 0
 
 
 @pytest.mark.parametrize(
@@ -269,16 +269,24 @@ def test_a_launch_outside_a_body_is_refused(device):
         device.issue(TickLaunch(device.allocate((1,), np.int32)))
 
 
-@pytest.mark.parametrize("verb", ["run", "capture", "upload", "download", "assign", "mark"])
+@pytest.mark.parametrize(
+    "verb", ["run", "capture", "allocate", "upload", "download", "assign", "mark"]
+)
 def test_only_launches_are_captured(fake, device, verb):
     array = device.allocate((2,), np.float32)
     arguments = {
         "run": (lambda on: None,), "capture": (lambda on: None,), "upload": (array, 1.0),
-        "download": (array,), "assign": (array, array), "mark": (),
+        "allocate": ((1,), np.float32), "download": (array,), "assign": (array, array), "mark": (),
     }[verb]  # fmt: skip
     with pytest.raises(DeviceError, match=f"{verb} while a capture is running"):
         device.capture(lambda on: getattr(on, verb)(*arguments))
     assert fake.recorded is None and not fake.live
+
+
+def test_a_download_is_waited_for(device):
+    array = device.allocate((3,), np.float32)
+    device.upload(array, [1.0, 2.0, 3.0])
+    assert device.download(array).tolist() == [1.0, 2.0, 3.0]
 
 
 def test_marks_are_events(device):

@@ -107,7 +107,13 @@ def test_an_indirect_graph_with_a_stale_table_poisons_states(case):
     assert "h_state" in damage(replay(case, graph), expected)
 
 
-def test_ten_thousand_steps_leak_nothing_and_let_go_of_buffers():
+def test_more_memory_than_there_is_is_a_sentence():
+    # More than an address space holds, whatever the machine overcommits.
+    with pytest.raises(DeviceError, match=r"allocating 1,073,741,824.00 GiB: .* use a smaller"):
+        HostDevice().allocate((2**29, 2**29), np.float32)
+
+
+def test_evicted_graphs_leak_nothing_and_let_go_of_buffers():
     device = HostDevice()
     step = VerifyStep(device, "tiny", pool_slots=4, max_rows=4)
     buffer = weakref.ref(step.h_state)

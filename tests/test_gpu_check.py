@@ -18,8 +18,8 @@ SCRIPT = ROOT / "scripts" / "gpu_check.sh"
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash; none on PATH")
 
 
-def run(*arguments):
-    environment = {**os.environ, "PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+def run(*arguments, python=sys.executable):
+    environment = {**os.environ, "PYTHON": python, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
         ["bash", str(SCRIPT), *arguments],
         capture_output=True,
@@ -66,6 +66,13 @@ def test_its_time_limits_add_up_to_under_eight_minutes():
 def test_a_mistake_is_named(arguments, words):
     done = run(*arguments)
     assert done.returncode == 2 and words in done.stderr
+
+
+def test_without_the_environment_it_says_how_to_make_it(tmp_path):
+    done = run("--device", "host", "--out", str(tmp_path / "new"), python="absent/python")
+    assert done.returncode == 2
+    assert done.stderr.startswith("no absent/python: run make setup first")
+    assert not (tmp_path / "new").exists()
 
 
 def test_without_a_gpu_it_fails_and_says_which_part(tmp_path):

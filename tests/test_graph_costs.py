@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import matplotlib
+import nbformat
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from verifylab import graph_costs as measuring
 from verifylab import plots, plots_costs
 from verifylab.calibrate import calibrate, write_calibration
 from verifylab.calibration_plan import plan_for
@@ -76,6 +79,64 @@ def test_what_is_no_calibration_is_named(tmp_path, text):
         graph_costs(calibration=str(tmp_path / "x.json"))
 
 
+@pytest.mark.parametrize(
+    ("where", "value", "words"),
+    [
+        (["machine"], [], "no attribute 'get'"),
+        (["coefficients"], 5, "has no attribute"),
+        (["coefficients", "record_base_ms"], {}, "'value' is missing"),
+        (["coefficients", "record_base_ms", "value"], "fast", "record_base must be a finite"),
+        (["samples"], [], "list indices"),
+        (["samples", "steps"], 5, "samples must be a list of objects, got 5"),
+        (["samples", "steps", 0, "ms"], "1", "ms must be a finite number, got '1'"),
+        (["samples", "steps", 0, "form"], 7, "form of a step must be one of direct, declined"),
+        (["samples", "graph_operations", 1, "record"], None, "record must be a finite number"),
+        (["bandwidth", "copy_gb_s"], "x", "copy_gb_s must be a finite number, got 'x'"),
+        (["plan"], "tiny", "string indices"),
+    ],
+)
+def test_a_calibration_of_wrong_types_is_one_sentence(file, tmp_path, where, value, words):
+    raw = json.loads(file.read_text())
+    part = raw
+    for name in where[:-1]:
+        part = part[name]
+    part[where[-1]] = value
+    (tmp_path / "x.json").write_text(json.dumps(raw))
+    with pytest.raises(DataError, match=f"x.json' is not what `verifylab calibrate.*{words}"):
+        graph_costs(calibration=str(tmp_path / "x.json"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"repeats": 0}, "repeats must be from 1"),
+        ({"weight_bytes": -1}, "weight_bytes must be from 0"),
+        ({"weight_bytes": 5.5}, "weight_bytes must be a whole number, got 5.5"),
+        ({"widths": [1]}, "widths must list 2 or more"),
+        ({"widths": [0]}, "widths must be from 1"),
+        ({"node_counts": [10, 20, 30.5]}, "node_counts must be a whole number, got 30.5"),
+        ({"shape": "vast"}, "shape must be one of"),
+        ({"device": "tpu"}, "device must be auto, host or cuda, got 'tpu'"),
+        ({"calibration": 5}, "calibration must be the name of a file, got 5"),
+    ],
+)
+def test_a_mistake_is_named_before_a_device_is_opened(monkeypatch, changes, words):
+    monkeypatch.setattr(measuring, "open_for", None)
+    with pytest.raises(ValueError, match=words):
+        graph_costs(**{"device": "host", **changes})
+
+
+def test_the_notebook_tries_its_folder_before_it_measures(monkeypatch):
+    path = Path(__file__).parents[1] / "notebooks" / "04_graph_costs.ipynb"
+    cells = [c for c in nbformat.read(path, 4).cells if c.cell_type == "code"]
+    monkeypatch.setattr(measuring, "graph_costs", None)
+    names: dict = {}
+    exec(cells[0].source, names)
+    names["out"] = "/proc/nowhere"
+    with pytest.raises(ValueError, match="cannot write into /proc/nowhere"):
+        exec(cells[1].source, names)
+
+
 def test_published_costs_are_microseconds():
     frame = published_costs().set_index(["operation", "source"])
     row = frame.loc["instantiate", "Atlas PR 552"]
@@ -116,6 +177,18 @@ def test_per_node_shows_the_fit_and_published(costs, ax):
     record = float(costs.fits.per_node_us[0])
     assert (round(record, 6), 0) in drawn(ax)
     assert (0.58, round(list(FITTED).index("replay") - 0.28, 6)) in drawn(ax)
+
+
+def test_a_value_off_the_axis_is_an_arrow_at_its_edge(costs, ax):
+    fits = costs.fits.copy()
+    at = list(FITTED).index("graph_destroy")
+    fits.loc[:, ["per_node_low", "per_node_us", "per_node_high"]] = [0.5, 1.0, 2.0]
+    fits.loc[at, ["per_node_low", "per_node_us", "per_node_high"]] = [0.0, 0.0, 3e-5]
+    plots_costs.draw_per_node(fits, ax, published=published_costs(), stamp="s")
+    (arrow,) = (line for line in ax.lines if line.get_marker() == "<" and len(line.get_xdata()))
+    assert (arrow.get_xdata()[0], arrow.get_ydata()[0]) == (ax.get_xlim()[0], at)
+    assert not arrow.get_clip_on()
+    assert "here, 0.0001 or less" in [t.get_text() for t in ax.get_legend().get_texts()]
 
 
 def test_steps_draw_a_line_a_width_and_path(costs, ax):

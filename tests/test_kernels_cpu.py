@@ -6,6 +6,8 @@ from kernel_build import CpuKernelDevice, build_for_cpu
 from step_case import Case, assert_close, assert_same
 
 from verifylab.device.host import HostDevice
+from verifylab.gdn_reference import conv_update
+from verifylab.step_ops import TickLaunch
 from verifylab.verify_shape import SHAPES, VerifyShape
 from verifylab.verify_step import FORMS, VerifyStep
 
@@ -63,6 +65,43 @@ def test_every_form_of_the_kernels_is_the_same_to_the_bit(cases, slots, depths):
 def test_every_row_count(cases, rows):
     kernels = cases[0]
     assert_close(kernels.run([1, 2], [rows, rows]), kernels.expected([1, 2], [rows, rows]))
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-3])
+def test_a_head_of_next_to_nothing_is_not_blown_up(libraries, size):
+    """What keeps a norm from 0 counts where inputs are as small: 1e-6 beside its square."""
+    devices = (CpuKernelDevice(libraries["tiny"]), HostDevice())
+    small = [Case(VerifyStep(d, "tiny", pool_slots=2, max_rows=4), 4) for d in devices]
+    for case in small:
+        case.x, case.conv0 = np.float32(size) * case.x, np.float32(size) * case.conv0
+        case.step.load(case.x, case.g, case.beta)
+    expected = small[0].expected([0, 1], [2, 2])
+    for case in small:
+        assert_close(case.run([0, 1], [2, 2]), expected)
+    assert np.isfinite(expected["out"]).all()
+    if not size:
+        assert not expected["out"].any()
+    shape = SHAPES["tiny"]
+    inputs = np.full((1, shape.conv_dim), 1e-3)
+    weight = np.ones((4, shape.conv_dim))
+    qkv, _ = conv_update(shape, inputs, weight, np.zeros((4, shape.conv_dim)))
+    # SiLU of 1e-3, in each of 16 channels of a head.
+    y = 1e-3 / (1.0 + np.exp(-1e-3))
+    assert qkv[0, 0] == pytest.approx(y / np.sqrt(16 * y**2 + 1e-6))
+
+
+def test_a_tick_adds_one(libraries):
+    for device in (CpuKernelDevice(libraries["tiny"]), HostDevice()):
+        counter = device.allocate((1,), np.int32)
+
+        def body(on, launch=TickLaunch(counter)):
+            on.issue(launch)
+
+        device.run(body)
+        graph = device.capture(body)
+        for _ in range(3):
+            device.launch(graph)
+        assert device.download(counter).tolist() == [4]
 
 
 def test_the_stand_in_for_weights(libraries):

@@ -209,6 +209,30 @@ def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path):
             load_profile(str(tmp_path / name))
 
 
+def test_a_relative_path_is_found_from_a_notebooks_folder(tmp_path, monkeypatch):
+    """A notebook's kernel runs in notebooks/; the profile lies where `calibrate` was called."""
+    data = tmp_path / "data"
+    for folder in (data / "published", data / "machines", tmp_path / "notebooks"):
+        folder.mkdir(parents=True)
+    monkeypatch.setenv("VERIFYLAB_DATA", str(data))
+    monkeypatch.chdir(tmp_path / "notebooks")
+
+    def named(name):
+        return replace(GB10, name=name).to_json()
+
+    with pytest.raises(DataError, match="'mine.json' cannot be read: No such file .* data/machine"):
+        load_profile("mine.json")
+    # The nearest wins.
+    for folder in (tmp_path, data / "machines", tmp_path / "notebooks"):
+        (folder / "mine.json").write_text(named(folder.name))
+        assert load_profile("mine.json").name == folder.name
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "other.json").write_text(named("other"))
+    assert load_profile("runs/other.json").name == "other"
+    with pytest.raises(DataError, match="cannot be read: No such file or directory$"):
+        load_profile(str(tmp_path / "absent.json"))
+
+
 @pytest.mark.parametrize(
     ("low", "value", "high"), [(1, 0, 2), (0, 3, 2), (-1, 0, 1), (0, math.nan, 1), (0, 1, math.inf)]
 )

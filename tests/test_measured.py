@@ -12,6 +12,7 @@ from devices import KINDS, make_device
 from verifylab import plots
 from verifylab.counters import SCALARS
 from verifylab.device.arm import ArmDevice
+from verifylab.device.base import DeviceError
 from verifylab.device.host import HostDevice
 from verifylab.experiment import grid
 from verifylab.measured import BLOCK, measure
@@ -72,6 +73,19 @@ def test_in_a_drain_every_threshold_is_a_run_of_its_own():
     # At width 4, threshold 3 is canonical for a while, 9 never: the same times as the base.
     at = runs[runs.width == 4].groupby("min_width").total_ms.sum()
     assert at[9] == at[NEVER] != at[3] and at[0] != at[3]
+
+
+def test_more_memory_than_there_is_is_a_sentence(monkeypatch):
+    zeros = np.zeros
+
+    def small(shape, dtype=float):
+        if np.prod(shape, dtype=float) > 2**28:
+            raise MemoryError
+        return zeros(shape, dtype)
+
+    monkeypatch.setattr(np, "zeros", small)
+    with pytest.raises(DeviceError, match="allocating 512.00 GiB: the host has not that much"):
+        measure(replace(CONFIG, weight_bytes=2**40), "host")
 
 
 def test_the_turns_taken_do_not_change_the_counts():

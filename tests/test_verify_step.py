@@ -236,3 +236,19 @@ def test_nbytes_counts_what_the_host_allocated():
         == states
     )
     assert step.nbytes > states
+
+
+@pytest.mark.parametrize("pool", ["h_state", "conv_state"])
+def test_the_fast_path_asks_both_pools_for_consecutive_addresses(pool):
+    device = HostDevice()
+
+    def nodes(step, form):
+        return device.capture(step.body([0, 1], [2, 2], form)).nodes
+
+    step = VerifyStep(device, "tiny", pool_slots=4, max_rows=8)
+    fast, declined = nodes(step, "direct"), nodes(step, "declined")
+    assert fast < declined
+    # Every second slot of a pool twice as large: ascending, one by one, and not adjacent.
+    layers, slots, *rest = getattr(step, pool).shape
+    setattr(step, pool, device.allocate((layers, 2 * slots, *rest), np.float32)[:, ::2])
+    assert nodes(step, "direct") == declined

@@ -6,11 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from verifylab.checks import whole, whole_list
+from verifylab.dcut import MAX_VERIFY_WIDTH
 from verifylab.device import choose
 from verifylab.device.base import StepDevice
-from verifylab.verify_shape import SHAPES
+from verifylab.machine import MAX_NODES
+from verifylab.verify_shape import MAX_ROWS, SHAPES
 
-__all__ = ["Plan", "open_for", "plan_for"]
+__all__ = ["MAX_BYTES", "Plan", "open_for", "plan_for"]
+
+#: No device has more; what one lacks it says itself.
+MAX_BYTES = 2**40
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +30,7 @@ class Plan:
     node_counts : tuple of int
         Nodes of the graphs whose operations are timed; three or more different ones.
     widths, rows : tuple of int
-        Sequences, and rows of each, of the steps that are timed (all pairs).
+        Sequences, and rows of each, of the steps that are timed (all pairs); two or more of each.
     repeats : int
         Repeats of each setting; its median is fitted.
     replays : int
@@ -48,17 +54,25 @@ class Plan:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.shape not in SHAPES:
+        if not isinstance(self.shape, str) or self.shape not in SHAPES:
             raise ValueError(f"shape must be one of {', '.join(SHAPES)}, got {self.shape!r}")
-        if len(set(self.node_counts)) < 3 or min(self.node_counts) < 1:
-            raise ValueError(
-                f"node_counts must be three or more different counts, got {self.node_counts}"
-            )
-        if self.repeats < 1 or self.replays < 1:
-            raise ValueError(
-                f"repeats and replays must be 1 or more, got {self.repeats} and {self.replays}"
-            )
-        if self.copy_bytes < 4 or self.copy_bytes % 4:
+        # A fit tells base and slope apart, and leaves a degree of freedom for the interval.
+        for name, fewest, high in (
+            ("node_counts", 3, MAX_NODES), ("widths", 2, MAX_VERIFY_WIDTH), ("rows", 2, MAX_ROWS)
+        ):  # fmt: skip
+            values = whole_list(name, getattr(self, name), 1, high)
+            if len(values) < fewest:
+                raise ValueError(
+                    f"{name} must list {fewest} or more different counts to fit costs over, "
+                    f"got {values}"
+                )
+            object.__setattr__(self, name, tuple(values))
+        for name, low, top in (
+            ("repeats", 1, 10_000), ("replays", 1, 10_000), ("copy_bytes", 4, MAX_BYTES),
+            ("weight_bytes", 0, MAX_BYTES), ("seed", 0, 2**63 - 1),
+        ):  # fmt: skip
+            object.__setattr__(self, name, whole(name, getattr(self, name), low, top))
+        if self.copy_bytes % 4:
             raise ValueError(f"copy_bytes must be a multiple of 4, got {self.copy_bytes}")
 
 
@@ -97,7 +111,7 @@ def plan_for(
     weight_bytes : int
         Bytes of dense weights a step, not a layer (see `VerifyShape.weights_per_layer`).
     **changes
-        Further fields of `Plan`. A 0 or an empty list stands for the device's default.
+        Further fields of `Plan`. An empty list stands for the device's default.
 
     Raises
     ------
@@ -107,12 +121,14 @@ def plan_for(
     plan = Plan(copy_bytes=2**30) if device == "cuda" else Plan(**_HOST)
     if quick:
         plan = replace(plan, **_QUICK)
+    # Checked as given: rounded up to a layer's, -1 would be nothing.
+    whole("weight_bytes", weight_bytes, 0, MAX_BYTES)
     given: dict[str, Any] = {
-        name: value if isinstance(value, int) else tuple(value)
+        name: value
         for name, value in changes.items()
-        if value
+        if not (isinstance(value, (list, tuple)) and not value)
     }
-    if shape:
+    if shape is not None and shape != "":
         given["shape"] = shape
     plan = replace(plan, **given)
     return replace(plan, weight_bytes=SHAPES[plan.shape].weights_per_layer(weight_bytes))

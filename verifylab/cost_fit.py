@@ -1,4 +1,4 @@
-"""Least squares with intervals, for costs that grow with a few counts."""
+"""Non-negative least squares with intervals, for costs that grow with a few counts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy import optimize, stats
 
 __all__ = ["Coefficient", "fit_costs"]
 
@@ -31,11 +31,16 @@ class Coefficient:
 
 
 def fit_costs(regressors: ArrayLike, costs: ArrayLike) -> list[Coefficient]:
-    """Fit ``costs = sum_j coefficient_j * regressors[:, j]`` by relative least squares.
+    """Fit ``costs = sum_j coefficient_j * regressors[:, j]`` by non-negative least squares.
 
     Each row is weighted by the inverse square of its cost, because the noise of a time grows with
     the time: a plain fit over 10 to 10,000 nodes would see the largest graphs only. The intervals
     are Student's t from the residuals, so they widen where the costs are not linear.
+
+    No coefficient is below 0: nothing that is counted saves time. One that would be is 0, and the
+    others are fitted without it: cutting it off afterwards would leave what it balanced. Its
+    interval runs from 0 up to the half-width it would have beside the others; those of the others
+    are of the fit without it, cut at 0.
 
     Parameters
     ----------
@@ -47,7 +52,7 @@ def fit_costs(regressors: ArrayLike, costs: ArrayLike) -> list[Coefficient]:
     Returns
     -------
     list of Coefficient
-        One for each column.
+        One for each column, 0 or more.
 
     Raises
     ------
@@ -67,12 +72,18 @@ def fit_costs(regressors: ArrayLike, costs: ArrayLike) -> list[Coefficient]:
     size = np.linalg.norm(relative, axis=0)
     if not size.all() or np.linalg.matrix_rank(relative / size) < terms:
         raise ValueError("the settings do not tell the coefficients apart: vary each on its own")
-    solution, *_ = np.linalg.lstsq(relative / size, np.ones(samples), rcond=None)
-    residuals = 1.0 - relative / size @ solution
-    variance = residuals @ residuals / (samples - terms)
-    spread = np.sqrt(variance * np.diag(np.linalg.inv((relative / size).T @ (relative / size))))
-    half = stats.t.ppf(0.975, samples - terms) * spread
+    scaled = relative / size
+    solution, _ = optimize.nnls(scaled, np.ones(samples))
+    active = solution > 0.0
+    residuals = 1.0 - scaled @ solution
+    half = np.empty(terms)
+    for j in range(terms):
+        # With all that is fitted, and this one.
+        used = np.flatnonzero(active | (np.arange(terms) == j))
+        freedom = samples - int(active.sum())
+        spread = np.linalg.inv(scaled[:, used].T @ scaled[:, used])[used == j, used == j].item()
+        half[j] = stats.t.ppf(0.975, freedom) * np.sqrt(residuals @ residuals / freedom * spread)
     return [
-        Coefficient(float(v / s), float((v - h) / s), float((v + h) / s))
+        Coefficient(float(v / s), float(max(0.0, v - h) / s), float((v + h) / s))
         for v, h, s in zip(solution, half, size, strict=True)
     ]

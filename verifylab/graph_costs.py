@@ -7,15 +7,18 @@ carries its stamp (what it was measured on, when).
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any
 
 import pandas as pd
 
 from verifylab.calibrate import calibrate
 from verifylab.calibration_plan import open_for, plan_for
+from verifylab.checks import is_number
 from verifylab.paths import write_files
 from verifylab.published import DataError, table
 
@@ -35,6 +38,8 @@ FITTED = {
 #: ``api_costs.csv``; a range by its middle, "same" as the row above. The V100's instantiate is left
 #: out: it includes loading.
 PUBLISHED_NODES = {"about 4-5 thousand nodes": 4500, "same": 4500, "79-91 nodes": 85}
+#: Paths that a calibration times.
+FORMS = ("direct", "declined")
 _PARTS = ("machine", "plan", "date", "coefficients", "bandwidth", "samples")
 
 
@@ -112,42 +117,75 @@ def graph_costs(
         When ``cuda`` is asked for and does not work.
     """
     if calibration:
-        result, why = _read(calibration), f"read from {Path(calibration).name}"
-    else:
-        opened, why = open_for(device)
-        plan = plan_for(opened.name, quick=quick, shape=shape, weight_bytes=weight_bytes, **changes)
-        result = calibrate(opened, plan)
-    where = result["machine"].get("gpu") or "host CPU"
+        return _read(calibration)
+    if device not in ("auto", "host", "cuda"):
+        raise ValueError(f"device must be auto, host or cuda, got {device!r}")
+    # Checked before a GPU is opened, and before anything is measured.
+    plan_for("host", quick=quick, shape=shape, weight_bytes=weight_bytes, **changes)
+    opened, why = open_for(device)
+    plan = plan_for(opened.name, quick=quick, shape=shape, weight_bytes=weight_bytes, **changes)
+    return _tables(calibrate(opened, plan), why)
+
+
+def _tables(result: dict[str, Any], why: str) -> GraphCosts:
+    where = str(result["machine"].get("gpu") or "host CPU")
     stamp = {"time": "measured", "machine": where, "date": str(result["date"])[:10]}
     samples = result["samples"]
-    operations = pd.DataFrame(samples["graph_operations"]).melt(
+    operations = _numbers(samples["graph_operations"], "nodes", "repeat", *FITTED).melt(
         ["nodes", "repeat"], list(FITTED), "operation", "ms"
     )
-    bandwidth = pd.DataFrame(result["bandwidth"]["steps"]).assign(
-        copy_gb_s=result["bandwidth"]["copy_gb_s"]
+    steps = _numbers(samples["steps"], "width", "rows", "nodes", "ms", "repeat")
+    if not steps.form.isin(FORMS).all():
+        raise ValueError(f"the form of a step must be one of {', '.join(FORMS)}")
+    bandwidth = _numbers(result["bandwidth"]["steps"], "width", "rows", "gb_s", "of_copy").assign(
+        copy_gb_s=_finite("copy_gb_s", result["bandwidth"]["copy_gb_s"])
     )
     return GraphCosts(
         _fits(result["coefficients"]).assign(**stamp),
         operations.assign(**stamp),
-        pd.DataFrame(samples["steps"]).assign(**stamp),
+        steps.assign(**stamp),
         bandwidth.assign(**stamp),
         where,
         f"Device: {why}.",
-        result["plan"]["shape"],
+        str(result["plan"]["shape"]),
     )
 
 
-def _read(path: str) -> dict[str, Any]:
+def _finite(name: str, value: Any) -> float:
+    if not is_number(value) or not math.isfinite(value):
+        raise ValueError(f"{name} must be a finite number, got {short(value)}")
+    return float(value)
+
+
+def _numbers(rows: list[dict[str, Any]], *columns: str) -> pd.DataFrame:
+    """Return one row a sample, each of `columns` in every one of them a finite number."""
+    if not isinstance(rows, list) or not rows:
+        raise ValueError(f"samples must be a list of objects, got {short(rows)}")
+    for row in rows:
+        for name in columns:
+            _finite(name, row[name])
+    return pd.DataFrame(rows)
+
+
+def _read(path: str) -> GraphCosts:
+    if not isinstance(path, str):
+        raise DataError(f"calibration must be the name of a file, got {short(path)}")
     try:
         body = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"calibration {path!r} cannot be read: {error}") from None
     if not isinstance(body, dict) or any(part not in body for part in _PARTS):
         raise DataError(
             f"calibration {path!r} is not what `verifylab calibrate --samples` writes: it must "
             f"hold {', '.join(_PARTS)}"
         )
-    return body
+    try:
+        return _tables(body, f"read from {Path(path).name}")
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        missing = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise DataError(
+            f"calibration {path!r} is not what `verifylab calibrate --samples` writes: {missing}"
+        ) from None
 
 
 def _fits(coefficients: dict[str, Any]) -> pd.DataFrame:
@@ -159,7 +197,7 @@ def _fits(coefficients: dict[str, Any]) -> pd.DataFrame:
             fitted = micro or coefficients[f"{operation}_{name}_ms"]
             scale = 1.0 if micro else 1e3
             for part, column in (("value", "us"), ("low", "low"), ("high", "high")):
-                row[f"{name}_{column}"] = scale * fitted[part]
+                row[f"{name}_{column}"] = scale * _finite(f"{operation}_{name}", fitted[part])
         rows.append(row)
     return pd.DataFrame(rows)
 

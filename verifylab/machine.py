@@ -324,6 +324,10 @@ _KINDS = {int: "a whole number", float: "a number", str: "text", dict: "an objec
 def load_profile(name: str) -> MachineProfile:
     """Load a profile by name from ``data/machines/``, or from a path to a ``.json`` file.
 
+    A relative path is looked for in the current folder, then in ``data/machines/``, then in the
+    folder that holds ``data/``: a notebook's kernel runs in the notebook's folder, ``verifylab
+    calibrate`` wrote where it was called.
+
     Raises
     ------
     DataError
@@ -333,7 +337,7 @@ def load_profile(name: str) -> MachineProfile:
         raise DataError(f"machine must be the name of a profile, got {name!r}")
     folder = data_dir() / "machines"
     as_path = name.endswith(".json")
-    path = Path(name) if as_path else folder / f"{name}.json"
+    path = _found(Path(name), folder) if as_path else folder / f"{name}.json"
     if not as_path and ("/" in name or "\\" in name or not os.path.isfile(path)):
         known = ", ".join(sorted(p.stem for p in folder.glob("*.json"))) or "none"
         raise DataError(f"no machine profile {short(name)} in data/machines (there are: {known})")
@@ -341,5 +345,14 @@ def load_profile(name: str) -> MachineProfile:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:  # ValueError: not UTF-8, or no possible path
         reason = getattr(error, "strerror", None) or error
-        raise DataError(f"machine profile {short(name)} cannot be read: {reason}") from None
+        hint = ""
+        if isinstance(error, FileNotFoundError) and not path.is_absolute():
+            hint = " here, in data/machines or in the project's folder: give the path from the root"
+        raise DataError(f"machine profile {short(name)} cannot be read: {reason}{hint}") from None
     return MachineProfile.from_json(text, path.name)
+
+
+def _found(path: Path, folder: Path) -> Path:
+    """Return where a file is, from here or beside the project's; as it was given when nowhere."""
+    nearby = [folder / path, folder.parent.parent / path]
+    return next((at for at in (path, *nearby) if os.path.isfile(at)), path)

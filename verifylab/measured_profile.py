@@ -14,8 +14,8 @@ __all__ = ["to_profile"]
 def to_profile(result: Mapping[str, Any], name: str) -> MachineProfile:
     """Turn what `verifylab.calibrate.calibrate` returned into a machine profile.
 
-    A fitted cost below 0 is noise around nothing, and becomes 0 with its interval cut there: a
-    profile holds costs. The unclipped numbers stay in the calibration file.
+    Fitted costs are 0 or more (`cost_fit.fit_costs`), so a profile's times are those of the fit.
+    One below 0, of an older calibration file, becomes 0 with its interval cut there.
 
     Parameters
     ----------

@@ -34,6 +34,7 @@ LOOKS: dict[str, tuple[str, str, str]] = {
     "launch": ("#CC79A7", "P", "-."),
 }
 _PUBLISHED: dict[str, Any] = {"ls": "none", "marker": "^", "mfc": "white", "mew": 2, "ms": 10}
+_BELOW: dict[str, Any] = {"ls": "none", "marker": "<", "color": "#0072B2", "ms": 10}
 #: Which published rows are the same operation as ours.
 _SAME = {
     "instantiate": "instantiate",
@@ -115,14 +116,18 @@ def draw_per_node(
         Rows a node, and one-number rows divided by their nodes.
     stamp : str
     limit : float
-        Smallest microseconds drawn: an interval that reaches below ends there.
+        Smallest microseconds drawn: an interval that reaches below ends there, and a value below
+        is an arrow at the edge.
     """
-    labels = [*fits.label]
+    labels, below = [*fits.label], False
     for i, row in enumerate(fits.itertuples()):
         low, high = max(float(row.per_node_low), limit), max(float(row.per_node_high), limit)
         ax.plot([low, high], [i, i], color="#0072B2", lw=3, solid_capstyle="butt")
         if row.per_node_us > limit:
             ax.plot(row.per_node_us, i, marker="o", color="#0072B2", ms=9, ls="none")
+        else:
+            ax.plot(limit, i, clip_on=False, **_BELOW)
+            below = True
     near = {"instantiate": "instantiate", "exec_destroy": "exec_destroy",
             "graph_destroy": "graph_destroy", "launch_per_node_cuda_11_8": "launch",
             "launch_per_node_cuda_12_6": "launch", "replay_per_node": "replay"}  # fmt: skip
@@ -133,6 +138,8 @@ def draw_per_node(
             ax.plot(value, at[near[row.operation]] - 0.28, mec="#B34700", **_PUBLISHED)
     ax.plot([], [], marker="o", color="#0072B2", lw=3, label="here, 95 % interval")
     ax.plot([], [], mec="#B34700", label="published, other machines", **_PUBLISHED)
+    if below:
+        ax.plot([], [], label=f"here, {limit:g} or less", **_BELOW)
     ax.set_xscale("log")
     ax.set_xlim(left=limit)
     ax.set_yticks(range(len(labels)), labels)

@@ -8,6 +8,7 @@ but say nothing about a GPU: every row that carries them names the device ``host
 
 from __future__ import annotations
 
+import math
 import platform
 import time
 from collections.abc import Callable
@@ -72,8 +73,21 @@ class HostDevice:
         self._recording: list[Callable[[], None]] | None = None
 
     def allocate(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-        """Return a zeroed array."""
-        return np.zeros(shape, dtype)
+        """Return a zeroed array.
+
+        Raises
+        ------
+        DeviceError
+            When the machine has not that much memory.
+        """
+        try:
+            return np.zeros(shape, dtype)
+        except MemoryError:
+            gib = np.dtype(dtype).itemsize * math.prod(shape) / 2**30
+            raise DeviceError(
+                f"allocating {gib:,.2f} GiB: the host has not that much memory; use a smaller "
+                "shape, or fewer weight_bytes, widths or rows"
+            ) from None
 
     def describe(self) -> dict[str, Any]:
         """Name the machine's architecture, Python and NumPy, for provenance."""
