@@ -94,7 +94,9 @@ def test_a_tick_adds_one(libraries):
     for device in (CpuKernelDevice(libraries["tiny"]), HostDevice()):
         counter = device.allocate((1,), np.int32)
 
-        def body(on, launch=TickLaunch(counter)):
+        launch = TickLaunch(counter)
+
+        def body(on, launch=launch):
             on.issue(launch)
 
         device.run(body)
