@@ -23,7 +23,7 @@ def by_name(out: str = "runs") -> dict[str, doctor.Finding]:
 @pytest.fixture(autouse=True)
 def imports_nothing(monkeypatch):
     # Importing papermill, jupyterlab and the rest takes seconds and may warn.
-    monkeypatch.setattr(doctor.importlib, "import_module", lambda name: None)
+    monkeypatch.setattr(doctor, "import_module", lambda name: None)
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_a_package_that_does_not_import_is_broken(monkeypatch):
     def broken(name):
         raise OSError("libcuda missing")
 
-    monkeypatch.setattr(doctor.importlib, "import_module", broken)
+    monkeypatch.setattr(doctor, "import_module", broken)
     finding = by_name()["package numba"]
     assert not finding.ok and finding.note == "does not import: OSError: libcuda missing"
 

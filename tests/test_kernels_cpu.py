@@ -94,10 +94,8 @@ def test_a_tick_adds_one(libraries):
     for device in (CpuKernelDevice(libraries["tiny"]), HostDevice()):
         counter = device.allocate((1,), np.int32)
 
-        launch = TickLaunch(counter)
-
-        def body(on, launch=launch):
-            on.issue(launch)
+        def body(on, counter=counter):
+            on.issue(TickLaunch(counter))
 
         device.run(body)
         graph = device.capture(body)

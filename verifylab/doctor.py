@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import platform
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -98,7 +97,7 @@ def _package(name: str) -> Finding:
     if wanted is not None and not wanted.specifier.contains(version, prereleases=True):
         return Finding("package", name, version, optional, f"too old: needs {wanted.specifier}")
     try:
-        importlib.import_module(name)
+        import_module(name)
     except Exception as error:  # a broken package raises what it likes on import
         note = f"does not import: {type(error).__name__}: {error}"
         return Finding("package", name, version, optional, note)
