@@ -45,7 +45,7 @@ sweep: setup
 	@$(BIN)/python -m verifylab sweep data/sweeps/width_gate.toml
 
 test: $(VENV)/.dev$(EXTRAS)
-	@$(BIN)/python -m pytest -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lab: setup
 	@$(BIN)/python -m jupyterlab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks
