@@ -83,3 +83,11 @@ def test_folders_and_dangling_links_beside_the_data_are_no_source(tmp_path, monk
     provenance.library_hash.cache_clear()
     assert provenance.library_hash() == before
     provenance.library_hash.cache_clear()
+
+
+def test_a_record_with_a_number_that_json_lacks_is_damaged(tmp_path):
+    from verifylab.records import read_status
+
+    (tmp_path / "status.json").write_text('{"schema": 2, "seconds": NaN}')
+    record, why = read_status(tmp_path)
+    assert record is None and why == "a status.json that is not JSON"

@@ -254,3 +254,12 @@ def test_a_package_inside_another_repository_has_no_commit(monkeypatch, tmp_path
     assert first["dirty"] is True and len(first["diff"]) == 64
     (tmp_path / "new").write_text("x")  # an untracked file counts too
     assert checkout.__wrapped__()["diff"] != first["diff"]
+
+
+def test_a_failure_does_not_replace_data_beside_a_torn_record(tmp_path):
+    with Store(tmp_path, "s") as store:
+        kept = put(store, OK)
+        (kept / "status.json").write_text('{"torn')
+        placed = put(store, replace(OK, status="failed"))
+    assert placed.name == f"{OK.run}.failed"
+    assert (kept / "result.parquet").read_bytes() == PARQUET

@@ -129,7 +129,7 @@ def read_status(folder: Path) -> tuple[Record | None, str]:
         What is the matter with the file, in a few words; empty when nothing is.
     """
     try:
-        body = json.loads(content_of(folder, "status.json"))
+        body = json.loads(content_of(folder, "status.json"), parse_constant=_no_number)
     except FileNotFoundError:
         return None, "no status.json"
     except OSError as error:
@@ -156,6 +156,10 @@ def read_status(folder: Path) -> tuple[Record | None, str]:
     if record.status not in STATUSES:
         return None, f"a status.json whose status is {record.status!r}"
     return record, ""
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number of JSON")
 
 
 def content_of(folder: Path, name: str) -> bytes:

@@ -138,8 +138,11 @@ class Store:
         failed = self.folder / f"{record.run}{_FAILED}"
         if record.status == "ok":
             shutil.rmtree(failed, ignore_errors=True)
-        elif (before := read_record(final)) and before.status == "ok" and not damage(final, before):
-            final = failed
+        elif before := read_record(final):
+            if before.status == "ok" and not damage(final, before):
+                final = failed
+        elif (final / "result.parquet").exists():
+            final = failed  # a torn record beside data that may be all there
         _name_finally(aside, final.name)
         parameters = {"schema": SCHEMA, "parameters": parameters, "repeat": record.repeat}
         _write_json(aside / "params.json", parameters)
