@@ -6,7 +6,7 @@ over graph cost needs no new simulation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -247,7 +247,9 @@ def advise(
                      "gain_low": g.low, "gain_high": g.high}
                 )  # fmt: skip
     gains = pd.DataFrame(rows)
-    gate = _best_gate(widths, over_arrangement)
+    gate, _ = _best_gate(
+        {w: float(np.log1p(over_arrangement[w, "canonical"].pct / 100)) for w in widths}
+    )
     cost = graph_ms_of(priced)
     return Advice(
         table,
@@ -263,15 +265,13 @@ def advise(
     )
 
 
-def _best_gate(widths: Sequence[int], gain: dict[tuple[int, str], Gain]) -> int:
-    """Threshold among the widths (and above them) with the most mean log gain."""
-    candidates = [*sorted(widths), max(widths) + 1]
-
-    def worth(threshold: int) -> float:
-        return sum(np.log1p(gain[w, "canonical"].pct / 100) for w in widths if w >= threshold)
-
+def _best_gate(log_gain: Mapping[int, float]) -> tuple[int, float]:
+    """Threshold among the widths (and above them) with the most log gain, and that sum."""
+    candidates = [*sorted(log_gain), max(log_gain) + 1]
+    worth = {m: sum(gain for w, gain in log_gain.items() if w >= m) for m in candidates}
     # max() takes the first of equals: go from never down, so that nothing is switched for nothing
-    return max(reversed(candidates), key=worth)
+    best = max(reversed(candidates), key=lambda m: worth[m])
+    return best, worth[best]
 
 
 def _gate_sentence(widths: Sequence[int], gate: int, gain: dict[tuple[int, str], Gain]) -> str:
@@ -330,12 +330,10 @@ def best_gates(
         off = rate.loc[(name, -1)]
         on = rate.loc[("canonical", -1)] if name == "arrangement" else rate.loc[(name, 0)]
         gain = np.log(on / off)
-        candidates = [*sorted(widths), max(widths) + 1]
-        worth = {m: sum(gain[w] for w in widths if w >= m) for m in candidates}
-        best = max(reversed(candidates), key=lambda m: worth[m])
+        best, worth = _best_gate({w: float(gain[w]) for w in widths})
         rows.append(
             {"policy": name, "best_gate": best,
-             "gain_pct": 100 * float(np.expm1(worth[best] / len(widths)))}
+             "gain_pct": 100 * float(np.expm1(worth / len(widths)))}
             | {f"gain_{w}": 100 * float(np.expm1(gain[w])) for w in widths}
         )  # fmt: skip
     return pd.DataFrame(rows)
