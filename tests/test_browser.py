@@ -25,6 +25,7 @@ pytestmark = [
     pytest.mark.filterwarnings("default::pytest.PytestUnraisableExceptionWarning"),
 ]
 PATIENCE_MS = 20_000
+STORED = "width_gate/fixed-7a04fb32"
 
 
 class Page:
@@ -122,6 +123,30 @@ def full_run(page, settings):
     page.shows(".vl-gate", curves(runs, settings.profile(), 8).recommendation.sentence())
 
 
+def stopped(page):
+    """A full run that would take long ends where it is told to, and leaves the quick look."""
+    status = page.page.locator(".widget-label:visible")
+    page.page.get_by_role("button", name="Run in full").click()
+    status.filter(has_text="running").wait_for()
+    page.page.get_by_role("button", name="Stop").click()
+    status.filter(has_text="stopped").wait_for(timeout=PATIENCE_MS)
+    page.page.get_by_text("quick look: ").first.wait_for(timeout=PATIENCE_MS)
+    assert page.page.get_by_role("button", name="Run in full").is_enabled()
+
+
+def stored_overlay(page):
+    """A stored run is laid over the curves, by name."""
+    before = page.picture()
+    chosen = page.page.locator(".widget-dropdown:visible", has_text="stored run").locator("select")
+    chosen.select_option(STORED)
+    legend = page.page.get_by_text(f"stored {STORED}", exact=False).first
+    legend.wait_for(timeout=PATIENCE_MS)
+    assert page.picture() != before
+    chosen.select_option("none")
+    legend.wait_for(state="hidden", timeout=PATIENCE_MS)
+    assert page.picture() == before
+
+
 def cache_live(page, settings):
     page.tab("Cache live")
     played = play(settings)
@@ -159,10 +184,16 @@ def test_the_explorer_answers(kind, tmp_path):
         pytest.skip("no voila (pip install voila)")
     from playwright.sync_api import TimeoutError as TimedOut
 
-    shutil.copy(ROOT / "notebooks" / "explorer.ipynb", tmp_path)
+    source = (ROOT / "notebooks" / "explorer.ipynb").read_text()
+    if kind == "voila":  # its full run is there to be stopped
+        assert source.count("steps = 2000 ") == 1
+        source = source.replace("steps = 2000 ", "steps = 100000 ")
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "notebooks" / "explorer.ipynb").write_text(source)
+    shutil.copytree(ROOT / "tests" / "fixtures" / "stored", tmp_path / "runs")
     settings = Exploration()
     said, broken = [], []
-    with serving(kind, tmp_path) as address, browser() as chrome:
+    with serving(kind, tmp_path / "notebooks") as address, browser() as chrome:
         seen = chrome.new_page(viewport={"width": 1400, "height": 1200})
         seen.on("console", lambda m: said.append(m.text) if m.type == "error" else None)
         seen.on("pageerror", lambda error: broken.append(str(error)))
@@ -187,8 +218,11 @@ def test_the_explorer_answers(kind, tmp_path):
         one_batch(page)
         key_space_tab(page, 8)
         throughput(page, settings)
+        stored_overlay(page)
         if kind == "lab":
             full_run(page, settings)
+        else:
+            stopped(page)
         seen.set_viewport_size({"width": 1000, "height": 1200})
         for name in ("One batch", "Key space", "Throughput"):
             page.tab(name)

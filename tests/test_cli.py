@@ -319,6 +319,23 @@ def test_a_reader_that_stops_reading_is_no_error():
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a shell closes streams otherwise there")
+def test_a_folder_that_is_gone_and_a_name_that_is_no_text_are_sentences(tmp_path):
+    python = [sys.executable, "-m", "verifylab"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    for line in ('"$@" keyspace', '"$@" sweep g.toml', '"$@" doctor'):
+        script = f'cd "{folder}" && rmdir "{folder}" && {line}'
+        said = subprocess.run(["sh", "-c", script, "sh", *python], capture_output=True, env=env)
+        told = b"error: the current folder does not exist any more: change to one that does\n"
+        assert (said.returncode, said.stderr) == (2, told)
+        folder.mkdir()
+    command = [*map(os.fsencode, python), b"sweep", b"g.toml", b"--out", b"a\xff"]
+    said = subprocess.run(command, capture_output=True, env=env, cwd=folder)
+    assert said.returncode == 2 and b"is not UTF-8 text: give the file another name" in said.stderr
+    assert list(folder.iterdir()) == []
+
+
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&-"])
 def test_closed_streams_are_no_error(closed):
     line = f'"{sys.executable}" -m verifylab keyspace {closed}'

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -326,11 +327,15 @@ def test_a_run_whose_worker_is_killed_is_done_by_the_other_one(cluster):
     said = running.communicate(timeout=60)[1]
     assert running.returncode == 2 and "offers the resource GPU: start one with" in said
     grid("", NOTEBOOKS / "sleeps.ipynb")
-    running = sweep("--dask", scheduler, "--out", "other")
-    kernel = wait_for(lambda: kernels_of(workers[1]))[0]
-    running.kill()
-    running.communicate()
-    wait_for(lambda: not kernel.is_running() or kernel.status() == psutil.STATUS_ZOMBIE, 20)
+    for number, code in ((signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)):
+        running = sweep("--dask", scheduler, "--out", "other")
+        kernel = wait_for(lambda: kernels_of(workers[1]))[0]
+        running.send_signal(number)
+        running.communicate(timeout=30)
+        assert running.returncode == code
+        wait_for(lambda: not kernel.is_running() or kernel.status() == psutil.STATUS_ZOMBIE, 20)  # noqa: B023
+    (record,) = [read_record(p) for p in Path("other/g").iterdir() if p.name != ".lock"]
+    assert (record.status, record.error) == ("interrupted", "interrupted from outside")
 
 
 def test_no_scheduler_is_one_sentence():

@@ -279,8 +279,9 @@ def test_a_fault_is_that_runs_result_and_the_others_go_on():
     ]
     assert [row["status"] for row in rows] == ["failed", "died", "ok"]
     assert [row["error"] for row in rows] == ["RuntimeError: told to", "Kernel died", None]
-    keys = ["run", "status", "seconds", "parameters", "figures", "data", "notebook", "error"]
-    assert all(list(row) == keys for row in rows)
+    keys = ["run", "status", "seconds", "parameters", "figures", "data", "notebook", "summary"]
+    assert all(list(row) == [*keys, "error"] for row in rows)
+    assert rows[-1]["summary"].startswith("ratio ") and rows[0]["summary"] is None
     assert rows[2]["parameters"] == {**DEFAULTS, "label": "fine"}
     assert rows[2]["figures"] == [f"runs/g/{rows[2]['run']}/figures/plot.svg"]
     assert Path(rows[2]["data"]).is_file()
@@ -319,36 +320,52 @@ def gone(pid: int) -> bool:
     return False
 
 
+def assert_all_gone(pids: str) -> None:
+    assert pids.split() and all(gone(int(pid)) for pid in pids.split())
+
+
 def test_a_run_that_takes_too_long_is_killed_with_all_that_it_started():
-    write_grid("timeout_s = 6\n", notebook="sleeps")
+    write_grid("timeout_s = 10\n", notebook="sleeps")
     result = invoke()
     assert result.exit_code == 1
     assert "default: timeout" in result.stdout
-    assert "took longer than timeout_s = 6" in result.stdout
-    # The process led a session of its own: neither the runner's nor the kernel's group has it.
-    assert gone(int(Path("runs/g/default/started").read_text()))
+    assert "took longer than timeout_s = 10" in result.stdout
+    # They led sessions of their own: neither the runner's nor the kernel's group has them.
+    assert_all_gone(Path("runs/g/default/started").read_text())
 
 
 @pytest.mark.parametrize(
     ("number", "code"),
-    [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL)],
+    [
+        (signal.SIGINT, 130),
+        (signal.SIGTERM, 130),
+        (signal.SIGHUP, 130),
+        (signal.SIGKILL, -signal.SIGKILL),
+    ],
 )
 def test_an_interrupted_sweep_leaves_no_process_and_no_half_result(number, code):
     write_grid("[axes]\ncount = [1, 2]\n", notebook="sleeps")
     with subprocess.Popen(
-        [sys.executable, "-m", "verifylab", "sweep", "g.toml"], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "verifylab", "sweep", "g.toml"],
+        stderr=subprocess.PIPE,
+        text=True,
+        # Whoever runs these tests may ignore SIGHUP, and then so would the sweep.
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
     ) as sweep:
-        deadline = time.monotonic() + 60
-        while not (found := list(Path("runs/g").glob(".part-*/started"))):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        while not (text := found[0].read_text()):
-            time.sleep(0.01)
-        sweep.send_signal(number)
-        assert sweep.stderr is not None
-        said = sweep.stderr.read()
-        assert sweep.wait(20) == code
-    assert gone(int(text)) and "Traceback" not in said
+        try:
+            deadline = time.monotonic() + 60
+            while not (found := list(Path("runs/g").glob(".part-*/started"))):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            while not (text := found[0].read_text()).endswith("\n"):
+                time.sleep(0.01)
+            sweep.send_signal(number)
+            said = sweep.communicate(timeout=30)[1]
+            assert sweep.returncode == code
+        finally:
+            sweep.kill()
+    assert_all_gone(text)
+    assert "Traceback" not in said
     folders = [p for p in Path("runs/g").iterdir() if not p.name.startswith(".")]
     if number != signal.SIGKILL:
         (folder,) = folders  # the second run never started
@@ -380,6 +397,18 @@ def test_a_second_sweep_into_the_same_folder_is_refused():
         result = invoke()
     assert result.exit_code == 2
     assert result.stderr == "error: another sweep is writing into runs/g: wait for it to end\n"
+
+
+def test_what_a_good_run_leaves_behind_ends_with_it(tmp_path):
+    body = json.loads((NOTEBOOKS / "sleeps.ipynb").read_text())
+    ends_well = json.loads((NOTEBOOKS / "ok.ipynb").read_text())["cells"][-1]
+    cell = body["cells"][-1]
+    cell["source"] = [line for line in cell["source"] if line != "time.sleep(600)"]
+    body["cells"].append({**ends_well, "id": "ends-well"})
+    Path("leaves.ipynb").write_text(json.dumps(body))
+    (outcome,) = run_sweep(read_grid(write_grid(f'notebook = "{tmp_path / "leaves.ipynb"}"')))
+    assert outcome.ok
+    assert_all_gone((outcome.folder / "started").read_text())
 
 
 def test_kill_run_reaches_every_session():

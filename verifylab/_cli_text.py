@@ -91,6 +91,7 @@ def plan_object(todo: Plan) -> dict[str, Any]:
         "figures": [],
         "data": None,
         "notebook": None,
+        "summary": None,
         "error": None,
     }
 
@@ -112,6 +113,7 @@ def outcome_object(outcome: Outcome) -> dict[str, Any]:
         "figures": [shown(path) for path in outcome.figures],
         "data": shown(outcome.data) if outcome.data else None,
         "notebook": shown(outcome.notebook) if outcome.notebook else None,
+        "summary": outcome.summary or None,
         "error": outcome.record.error or None,
     }
 

@@ -48,6 +48,7 @@ class Commands(click.Group):
             with suppress(AttributeError):
                 stream.reconfigure(errors="replace")  # type: ignore[union-attr]
         try:
+            _check_surroundings(sys.argv[1:] if args is None else args)
             code = super().main(*line, **extra)
             sys.stdout.flush()  # here, where a pipe that nobody reads can still be noticed
         except Exception as error:
@@ -65,6 +66,22 @@ def _open_closed() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
+
+
+def _check_surroundings(args: Sequence[str]) -> None:
+    """Refuse what would fail later, in the middle of the work and for a reason that is unclear."""
+    for text in args:
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
+            told = text.encode("utf-8", "backslashreplace").decode()
+            raise ValueError(f"{told!r} is not UTF-8 text: give the file another name") from None
+    try:
+        os.getcwd()
+    except OSError:
+        raise ValueError(
+            "the current folder does not exist any more: change to one that does"
+        ) from None
 
 
 def _report(error: Exception) -> int:

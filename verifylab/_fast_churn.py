@@ -206,11 +206,7 @@ def churn(
             text = np.uint64(0 if same_text else request[i])
             at = np.uint64(position[i])
             prefix[i] = _draw(seed, text, at, drafts, log_reported, accept_below, scores[i])
-        if keep_at[width] >= 0:
-            _select(scores, width, drafts, keep_at[width], rows)
-        else:
-            for i in range(width):
-                rows[i] = drafts + 1
+        _select(scores, width, drafts, keep_at[width], rows)
         _count_runs(slots, as_they_are, rows, width, c, ARRIVAL)
         _order(slots, rows, width, True, order, assigned, packed)
         _count_runs(slots, order, assigned, width, c, SLOT)

@@ -184,11 +184,7 @@ def trace(
                 accept_below,
                 scores[i],
             )
-        if keep_at[width] >= 0:
-            _select(scores, width, drafts, keep_at[width], rows)
-        else:
-            for i in range(width):
-                rows[i] = drafts + 1
+        _select(scores, width, drafts, keep_at[width], rows)
         _order(slots, rows, width, canonical_at[width], order, assigned, packed)
         start = 0
         while start < width:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from verifylab.processes import TOKEN_VARIABLE, kill_run
+from verifylab.processes import TOKEN_VARIABLE, adopt_orphans, kill_run
 
 #: Parts that papermill loads where it finds them, and this process never uses: jsonschema's check
 #: of IRIs, which compiles a grammar for a second at every start, and storage on HDFS.
@@ -27,8 +27,12 @@ def main(job_path: str, fd: str) -> None:
     watch = threading.Thread(target=_end_with_the_sweep, args=(int(fd),), daemon=True)
     watch.start()
     _first_to_go()
+    adopt_orphans()
     job = json.loads(Path(job_path).read_text(encoding="utf-8"))
     status, error = run(job["notebook"], job["executed"], job["parameters"])
+    kill_run(
+        os.environ[TOKEN_VARIABLE]
+    )  # before this process ends, and its orphans become nobody's
     outcome = Path(job["outcome"])
     aside = outcome.with_suffix(".part")
     aside.write_text(json.dumps({"status": status, "error": error}), encoding="utf-8")

@@ -153,8 +153,8 @@ def sweep(
     never share it, whatever --jobs says; on a Dask cluster they take one unit of a worker's
     resource GPU.
 
-    JSON keys: run, status, seconds, parameters, figures, data, notebook, error. A status is ok,
-    failed, timeout, died or interrupted; with --dry-run, run or stored.
+    JSON keys: run, status, seconds, parameters, figures, data, notebook, summary, error. A status
+    is ok, failed, timeout, died or interrupted; with --dry-run, run or stored.
     """
     from verifylab.executors import LocalExecutor
     from verifylab.gridfile import read_grid

@@ -79,7 +79,14 @@ def _draw(seed, request, position, drafts, log_reported, accept_below, scores):
 
 @jit
 def _select(scores, width, drafts, keep, rows):
-    """Rows of each sequence after D-Cut keeps the `keep` best of width * (drafts - 1)."""
+    """Rows of each sequence after D-Cut keeps the `keep` best of width * (drafts - 1).
+
+    A negative `keep` keeps all: D-Cut does not apply.
+    """
+    if keep < 0:
+        for i in range(width):
+            rows[i] = drafts + 1
+        return
     prunable = width * (drafts - 1)
     drop = prunable - keep
     if drop <= keep:
@@ -420,11 +427,7 @@ def _advance(
                     accept_below,
                     scores[i],
                 )
-        if keep_at[width] >= 0:
-            _select(scores, width, drafts, keep_at[width], rows)
-        else:
-            for i in range(width):
-                rows[i] = drafts + 1
+        _select(scores, width, drafts, keep_at[width], rows)
         _order(slots, rows, width, canonical_at[width], order, assigned, packed)
 
         if row_rule == _DEEPEST:

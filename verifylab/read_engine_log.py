@@ -25,9 +25,9 @@ from verifylab.trace_file import (
     LineBlock,
     Notes,
     Trace,
-    TraceError,
     hits,
     line_blocks,
+    nothing_readable,
     whole_column,
 )
 
@@ -282,11 +282,7 @@ def read_engine_log(path: str | Path, *, limits: Limits | None = None) -> Trace:
     }
     counts = {name: count for name, count in counts.items() if count}
     if not counts:
-        trouble = "; ".join(notes.texts())
-        raise TraceError(
-            f"{path.name} has no readable message of an Atlas engine in {size:,} bytes"
-            + (f" ({trouble})" if trouble else "")
-        )
+        raise nothing_readable(path, "an Atlas engine", size, notes)
     tables = reader.tables()
     steps = tables["windows"].steps.sum() if "windows" in tables else counts.get("captures", 0)
     return Trace(FORMAT, path.name, tables, counts, int(steps), sum(counts.values()), notes.texts())

@@ -15,7 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from verifylab.trace_file import Limits, Notes, Trace, TraceError, hits, line_blocks, whole_column
+from verifylab.trace_file import (
+    Limits,
+    Notes,
+    Trace,
+    hits,
+    line_blocks,
+    nothing_readable,
+    whole_column,
+)
 
 __all__ = ["FORMAT", "NEEDLES", "RUNTIME_MODES", "read_vllm_log"]
 
@@ -291,11 +299,7 @@ def read_vllm_log(path: str | Path, *, limits: Limits | None = None) -> Trace:
             reader.line(text, block.offset + start, block.line + index)
     found_any = reader.graphs or reader.settings or reader.throughput or reader.acceptance
     if not found_any:
-        trouble = "; ".join(notes.texts())
-        raise TraceError(
-            f"{path.name} has no readable message of vLLM's statistics in {size:,} bytes"
-            + (f" ({trouble})" if trouble else "")
-        )
+        raise nothing_readable(path, "vLLM's statistics", size, notes)
     tables = reader.tables()
     graphs = tables["graphs"]
     by_mode = graphs.groupby("runtime_mode")["count"].sum()

@@ -30,6 +30,7 @@ __all__ = [
     "head",
     "hits",
     "line_blocks",
+    "nothing_readable",
     "plain",
     "whole_column",
 ]
@@ -147,6 +148,15 @@ class Notes:
             if more := self._counts[kind] - len(texts):
                 out.append(f"and {more:,} more of this kind: {kind}")
         return tuple(out)
+
+
+def nothing_readable(path: Path, what: str, size: int, notes: Notes) -> TraceError:
+    """Return the error of a file of `size` bytes in which no message of `what` could be read."""
+    trouble = "; ".join(notes.texts())
+    return TraceError(
+        f"{path.name} has no readable message of {what} in {size:,} bytes"
+        + (f" ({trouble})" if trouble else "")
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ __all__ = [
     "Device",
     "DeviceError",
     "Graph",
+    "RecordedGraph",
     "StepDevice",
     "Timings",
 ]
@@ -50,6 +51,31 @@ class Graph(Protocol):
 
 
 Body = Callable[[Any], None]
+
+
+class RecordedGraph:
+    """What `Graph` asks, of one that keeps in `_keep` what it baked until it is destroyed."""
+
+    __slots__ = ("_keep", "_nodes")
+
+    def __init__(self, keep: tuple[Any, ...], nodes: int) -> None:
+        self._keep: tuple[Any, ...] | None = keep
+        self._nodes = nodes
+
+    @property
+    def nodes(self) -> int:
+        """Launches recorded; a straight line, so one node each."""
+        return self._nodes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it holds by the published rule, `GRAPH_BYTES_PER_NODE` a node."""
+        return self._nodes * GRAPH_BYTES_PER_NODE
+
+    @property
+    def destroyed(self) -> bool:
+        """True once the device has destroyed it."""
+        return self._keep is None
 
 
 @dataclass(slots=True)

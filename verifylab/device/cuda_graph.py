@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from verifylab.device.base import GRAPH_BYTES_PER_NODE
+from verifylab.device.base import RecordedGraph
 from verifylab.verify_shape import SHAPES, VerifyShape
 
 __all__ = ["KERNELS", "SHAPELESS", "CudaGraph", "KernelTable"]
@@ -17,7 +17,7 @@ KERNELS = ("vl_conv", "vl_wy", "vl_stream", "vl_tick")
 SHAPELESS = ("vl_stream", "vl_tick")
 
 
-class CudaGraph:
+class CudaGraph(RecordedGraph):
     """A captured and instantiated step; owns the arrays whose addresses it baked.
 
     Attributes
@@ -27,31 +27,15 @@ class CudaGraph:
         takes memory in chunks: one graph may show 0 and the next one megabytes.
     """
 
-    __slots__ = ("_exec", "_handle", "_keep", "_launched", "_nodes", "measured_bytes")
+    __slots__ = ("_exec", "_handle", "_launched", "measured_bytes")
 
     def __init__(
         self, handle: int, executable: int, keep: tuple[Any, ...], nodes: int, measured: int | None
     ) -> None:
+        super().__init__(keep, nodes)
         self._handle, self._exec = handle, executable
-        self._keep: tuple[Any, ...] | None = keep
-        self._nodes = nodes
         self._launched = 0
         self.measured_bytes = measured
-
-    @property
-    def nodes(self) -> int:
-        """Launches recorded; a straight line, so one node each."""
-        return self._nodes
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that the graph holds by the published rule, `GRAPH_BYTES_PER_NODE` a node."""
-        return self._nodes * GRAPH_BYTES_PER_NODE
-
-    @property
-    def destroyed(self) -> bool:
-        """True once the device has destroyed it."""
-        return self._keep is None
 
 
 class KernelTable:

@@ -16,34 +16,18 @@ from typing import Any
 
 import numpy as np
 
-from verifylab.device.base import GRAPH_BYTES_PER_NODE, Body, DeviceError, Timings
+from verifylab.device.base import Body, DeviceError, RecordedGraph, Timings
 
 __all__ = ["HostDevice", "HostGraph"]
 
 
-class HostGraph:
+class HostGraph(RecordedGraph):
     """Launches bound to the array views that they baked; keeps those arrays alive."""
 
-    __slots__ = ("_calls", "_nodes")
+    __slots__ = ()
 
     def __init__(self, calls: tuple[Callable[[], None], ...]) -> None:
-        self._calls: tuple[Callable[[], None], ...] | None = calls
-        self._nodes = len(calls)
-
-    @property
-    def nodes(self) -> int:
-        """Launches recorded."""
-        return self._nodes
-
-    @property
-    def nbytes(self) -> int:
-        """What a GPU would hold for as many nodes (`GRAPH_BYTES_PER_NODE` each)."""
-        return self._nodes * GRAPH_BYTES_PER_NODE
-
-    @property
-    def destroyed(self) -> bool:
-        """True once the device has destroyed it."""
-        return self._calls is None
+        super().__init__(calls, len(calls))
 
 
 class HostDevice:
@@ -163,7 +147,7 @@ class HostDevice:
                 f"an update needs the graph's {graph.nodes} launches, got {len(calls)}: capture a "
                 "graph of its own instead"
             )
-        graph._calls = calls
+        graph._keep = calls
         self.timings.add("update", self.clock() - recorded)
 
     def _record(self, verb: str, body: Body) -> tuple[tuple[Callable[[], None], ...], float]:
@@ -188,7 +172,7 @@ class HostDevice:
         DeviceError
             When `graph` has been destroyed.
         """
-        calls = graph._calls
+        calls = graph._keep
         if calls is None:
             raise DeviceError(
                 "launch of a graph that was destroyed: capture it again (a cache does on a miss)"
@@ -210,7 +194,7 @@ class HostDevice:
         if graph.destroyed:
             raise DeviceError("destroy of a graph that was destroyed already")
         start = self.clock()
-        graph._calls = None
+        graph._keep = None
         done = self.clock()
         self.live_graphs -= 1
         self.timings.add("exec_destroy", done - start)
