@@ -52,3 +52,17 @@ def test_links_lead_somewhere(target):
 @pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL))
 def test_examples_run(code):
     exec(compile(code, "README.md", "exec"), {})
+
+
+def test_what_indirect_gains_is_what_advise_says():
+    from verifylab.advise import advise, graph_ms_of
+    from verifylab.machine import load_profile
+
+    machine = load_profile("gb10-published")
+    found = advise([2, 4, 6, 7, 8], machine=machine)
+    gain = found.gains[found.gains.policy == "indirect"].set_index("width").gain_pct
+    assert f"would gain {gain[6]:.1f}, {gain[7]:.1f} and {gain[8]:.1f} % over the better" in TEXT
+    assert gain[2] == pytest.approx(0.5, abs=0.05) == gain[4]
+    assert f"here {graph_ms_of(machine):.1f} ms" in TEXT
+    cheap = advise([4, 6, 8], machine=machine, graph_ms=10, capacity=64)
+    assert cheap.recommendation.never

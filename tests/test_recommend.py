@@ -12,7 +12,7 @@ from verifylab.counters import SCALARS, times
 from verifylab.experiment import Settings, grid
 from verifylab.gate import Gate
 from verifylab.machine import load_profile
-from verifylab.recommend import NEVER, log_gains, recommend
+from verifylab.recommend import NEVER, log_gains, recommend, recommend_arms
 from verifylab.workload import calibrated
 
 GB10 = load_profile("gb10-published")
@@ -84,9 +84,19 @@ def test_when_it_only_loses_it_is_never():
     assert result.never
     assert (result.min_width, result.same_as, result.gain_pct) == (5, (5, 33), 0.0)
     assert result.sentence().startswith(
-        "Keep canonical off at these widths: gate at 5 (33 decide alike"
+        "Keep canonical off at these widths: gate at 5 (33 decides alike"
     )
     assert "+0.0" not in result.sentence()
+
+
+def test_thresholds_in_a_row_are_named_as_one_span():
+    result = recommend(made({4: -0.05, 8: 0.05}, [0, 5, 6, 7, 8, 4]), GB10, draws=100)
+    assert "Gate at 8 (5 to 7 decide alike at these widths)." in result.sentence()
+    arms = made({4: -0.05, 8: 0.05}, [0])
+    names = {NEVER: "arrangement", 0: "canonical"}
+    found = recommend_arms(arms.assign(policy=arms.min_width.map(names)), GB10, draws=100)
+    assert (found.min_width, found.same_as) == (8, (5, 6, 7, 8))
+    assert list(found.table.min_width) == [4, 5, 6, 7, 8, 9]
 
 
 def test_widths_where_it_makes_no_difference_do_not_count():

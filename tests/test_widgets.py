@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from verifylab.sharing import multiset_arrangements, sharing
 from verifylab.stats import paired
 from verifylab.svg import Chart
 from verifylab.widgets import explorer
+from verifylab.width_gate import Config, width_gate
 
 SMALL = Exploration(widths=[2, 7, 8], seeds=3, steps=60)
 
@@ -54,6 +56,15 @@ def test_the_grid_file_is_a_sweep_of_one_row(tmp_path):
     (row,) = read_grid(path).rows
     assert row.parameters["widths"] == [2, 8, 16]
     assert row.parameters["min_widths"] == [0, 2, 5, 8, 16, 17]
+    assert (row.parameters["graph_ms"], row.parameters["confidence_spread"]) == (None, None)
+
+    shown = Exploration(widths=[4, 8], graph_ms=10.0, graph_capacity=64, seeds=4, steps=300)
+    path.write_text(grid_file(shown))
+    (row,) = read_grid(path).rows
+    found = width_gate(Config.from_parameters(row.parameters)).recommendation
+    full = curves(simulate(shown, full=True), shown.profile(), 8).recommendation
+    assert (found.min_width, found.never) == (full.min_width, full.never) == (9, True)
+    assert found.gain_pct == full.gain_pct == 0.0
 
 
 @pytest.mark.parametrize(
@@ -97,14 +108,15 @@ def test_choices_list_the_multisets_and_add_up():
 
 def test_curves_are_those_of_the_slow_road():
     runs = simulate(SMALL, full=True)
+    middle = runs.table[runs.table.spread == SMALL.workload().confidence_spread]
     machine = Exploration(graph_ms=10.0).profile()
     shown = curves(runs, machine, 8)
     for made, other in ((shown.differences, "canonical"), (shown.policy_differences, "indirect")):
-        wanted = paired(runs.table, machine, other=other)
+        wanted = paired(middle, machine, other=other)
         for name in made.columns:
             assert np.allclose(made[name], wanted[name]), name
     by = ["width", "policy"]
-    wanted = policy_table(runs.table, machine).sort_values(by, ignore_index=True)
+    wanted = policy_table(middle, machine).sort_values(by, ignore_index=True)
     made = shown.rates.sort_values(by, ignore_index=True)
     assert np.allclose(made[["tok_s", "low", "high"]], wanted[["tok_s", "low", "high"]])
     assert list(shown.gate.canonical) == [False, False, True]
@@ -119,7 +131,21 @@ def test_a_full_run_stops_when_told():
         return done < 2
 
     assert simulate(SMALL, full=True, progress=progress) is None
-    assert seen == [(0, 9), (1, 9), (2, 9)]
+    assert seen == [(0, 39), (1, 39), (2, 39)]  # 3 widths x (3 policies + 2 arms x 5 spreads)
+
+
+def test_a_full_run_redraws_what_the_study_redraws():
+    machine = SMALL.profile()
+    quick, full = (curves(simulate(SMALL, full=f), machine, 8).recommendation for f in (0, 1))
+    given = replace(SMALL, confidence_spread=0.5)
+    fixed = curves(simulate(given, full=True), machine, 8).recommendation
+    assert quick.redrawn == fixed.redrawn == "seeds and machine"
+    assert full.redrawn == "seeds, confidence spread and machine"
+    study = Config(widths=SMALL.widths, min_widths=list(range(2, 10)), seeds=SMALL.seeds,
+                   steps=SMALL.steps, warmup_steps=100, device="model")  # fmt: skip
+    found = width_gate(study).recommendation
+    assert found.redrawn == full.redrawn and found.min_width == full.min_width
+    assert found.gain_pct == pytest.approx(full.gain_pct, abs=1e-9)
 
 
 def test_the_published_ab_is_shown_only_where_it_was_measured():

@@ -244,6 +244,20 @@ def test_the_recommendation_is_among_the_candidates(small):
     assert "Modelled time on gb10-published" in text and "n = 3 seeds x 200 steps" in text
 
 
+def test_the_graph_cost_prices_what_was_counted(small):
+    free = width_gate(Config.from_parameters({**SMALL, "graph_ms": 0}))
+    assert small.provenance.count(", 31.3 ms a graph, ") == 1
+    assert free.provenance.count(", 0.0 ms a graph, ") == 1
+    assert free.recommendation.never and not small.recommendation.never
+    counted = ["width", "min_width", "keys_seen", "capture_fraction", "tokens_per_step"]
+    pd.testing.assert_frame_equal(free.gates[counted], small.gates[counted])
+    for bad in (-1, float("nan"), "ten", True, 10**400):
+        with pytest.raises(ValueError, match="graph_ms must be 0 or more milliseconds"):
+            Config.from_parameters({**SMALL, "graph_ms": bad})
+    with pytest.raises(ValueError, match="graph_ms prices modelled time, and device 'host' meas"):
+        Config.from_parameters({**SMALL, "graph_ms": 1.0, "device": "host"})
+
+
 def test_the_same_parameters_give_the_same_tables(small):
     again = width_gate(Config.from_parameters(SMALL))
     pd.testing.assert_frame_equal(again.gates, small.gates)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from verifylab.checks import is_number
 from verifylab.counters import SCALARS
 from verifylab.dcut import DEFAULT_LADDER, DEFAULT_RATIO, DraftLadder
 from verifylab.experiment import Settings, grid
@@ -20,12 +21,13 @@ from verifylab.gate import Gate
 from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
 from verifylab.machine import Coefficient, MachineProfile
 from verifylab.policy import POLICIES, Baked
-from verifylab.recommend import log_gains
+from verifylab.recommend import Recommendation, log_gains, recommend_arms
 from verifylab.stats import interval, with_times
 from verifylab.workload import Workload, calibrated, spread_nodes
 
 __all__ = [
     "CANDIDATES",
+    "MAX_GRAPH_MS",
     "NODES_PER_GRAPH",
     "Advice",
     "advise",
@@ -53,6 +55,8 @@ CANDIDATES = (
 #: Nodes of the graph that a "graph cost" is quoted for: the published 8-sequence verify graph
 #: (`data/published/api_costs.csv`, row ``instantiate``: about 4-5 thousand).
 NODES_PER_GRAPH = 4500
+#: Dearest graph, ms: a choice, so that a typo is told.
+MAX_GRAPH_MS = 1e6
 _ARMS = ("arrangement", "canonical", "gated")
 _CAPTURE_TERMS = ("record", "instantiate", "exec_destroy", "graph_destroy")
 
@@ -71,10 +75,12 @@ def with_graph_ms(machine: MachineProfile, graph_ms: float) -> MachineProfile:
     Raises
     ------
     ValueError
-        When `graph_ms` is negative or not finite, or the machine's graphs cost nothing.
+        When `graph_ms` is no number from 0 to `MAX_GRAPH_MS`, or the machine's graphs cost nothing.
     """
-    if not 0 <= graph_ms < float("inf"):
-        raise ValueError(f"graph_ms must be 0 or more milliseconds, got {graph_ms}")
+    if not is_number(graph_ms) or not 0 <= graph_ms <= MAX_GRAPH_MS:
+        raise ValueError(
+            f"graph_ms must be 0 or more milliseconds, at most {MAX_GRAPH_MS:g}, got {graph_ms!r}"
+        )
     now = graph_ms_of(machine)
     if now <= 0:
         raise ValueError(f"machine {machine.name!r} captures for free: no cost to scale")
@@ -155,8 +161,8 @@ class Advice:
         As `policy_table`.
     sentences : tuple of three str
         The gate, the best policy against it, and what it rests on.
-    min_width : int
-        The best gate for the two arms at these widths.
+    recommendation : Recommendation
+        The gate for the two arms, and how sure it is.
     gains : DataFrame
         ``width, policy, against, gain_pct, gain_low, gain_high``: every policy against the better
         of the two arms at each width.
@@ -164,8 +170,13 @@ class Advice:
 
     table: pd.DataFrame
     sentences: tuple[str, str, str]
-    min_width: int
+    recommendation: Recommendation
     gains: pd.DataFrame
+
+    @property
+    def min_width(self) -> int:
+        """The recommended threshold."""
+        return self.recommendation.min_width
 
 
 def policy_gains(
@@ -247,20 +258,18 @@ def advise(
                      "gain_low": g.low, "gain_high": g.high}
                 )  # fmt: skip
     gains = pd.DataFrame(rows)
-    gate, _ = _best_gate(
-        {w: float(np.log1p(over_arrangement[w, "canonical"].pct / 100)) for w in widths}
-    )
+    recommendation = recommend_arms(runs[runs.policy.isin(_ARMS)], priced, draws=1000)
     cost = graph_ms_of(priced)
     return Advice(
         table,
         (
-            _gate_sentence(widths, gate, over_arrangement),
-            _policy_sentence(widths, better, gains, table),
+            _gate_sentence(widths, recommendation, over_arrangement),
+            _policy_sentence(widths, gains, table),
             f"Modelled on {machine.name} at {cost:.1f} ms a capture and eviction, {capacity} "
             f"graphs, D-Cut ratio {ratio:g}, {seeds} paired seeds of {steps} steps; intervals "
             "redraw seeds, confidence spread and machine.",
         ),
-        gate,
+        recommendation,
         gains,
     )
 
@@ -274,30 +283,29 @@ def _best_gate(log_gain: Mapping[int, float]) -> tuple[int, float]:
     return best, worth[best]
 
 
-def _gate_sentence(widths: Sequence[int], gate: int, gain: dict[tuple[int, str], Gain]) -> str:
-    shown = ", ".join(f"{gain[w, 'canonical']} at {w}" for w in sorted(widths))
-    if gate > max(widths):
-        return f"Keep the canonical assignment off at these widths: against arrangement {shown}."
-    return f"Switch the canonical assignment on from width {gate}: against arrangement {shown}."
-
-
-def _policy_sentence(
-    widths: Sequence[int], better: dict[int, str], gains: pd.DataFrame, table: pd.DataFrame
+def _gate_sentence(
+    widths: Sequence[int], found: Recommendation, gain: dict[tuple[int, str], Gain]
 ) -> str:
-    if "indirect" in set(table.policy):
-        parts = []
-        for w in sorted(widths):
-            g = gains[(gains.width == w) & (gains.policy == "indirect")].iloc[0]
-            parts.append(f"{g.gain_pct:+.1f} % ({g.gain_low:+.1f} to {g.gain_high:+.1f}) at {w}")
-        return (
-            "Reading slots from a device table instead (indirect: every sequence keeps its depth, "
-            f"the key holds the depth runs alone) gains over the better arm {', '.join(parts)}."
-        )
+    shown = ", ".join(f"{gain[w, 'canonical']} at {w}" for w in sorted(widths))
+    return f"{found.sentence()} By width, canonical against arrangement: {shown}."
+
+
+def _policy_sentence(widths: Sequence[int], gains: pd.DataFrame, table: pd.DataFrame) -> str:
+    best = ", ".join(
+        f"{row.policy} at {row.width} ({row.tok_s:.1f} tok/s)"
+        for row in table.drop_duplicates("width").itertuples()
+    )
+    best = f"Best of all compared: {best}."
+    if "indirect" not in set(table.policy):
+        return best
     parts = []
     for w in sorted(widths):
-        best = table[table.width == w].iloc[0]
-        parts.append(f"{best.policy} at {w} ({best.tok_s:.1f} tok/s)")
-    return f"Best of the policies asked for: {', '.join(parts)}."
+        g = gains[(gains.width == w) & (gains.policy == "indirect")].iloc[0]
+        parts.append(f"{_percent(g.gain_pct, g.gain_low, g.gain_high)} at {w}")
+    return (
+        "Reading slots from a device table instead (indirect: every sequence keeps its depth, "
+        f"the key holds the depth runs alone) gains over the better arm {', '.join(parts)}. {best}"
+    )
 
 
 def best_gates(

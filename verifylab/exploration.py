@@ -27,6 +27,7 @@ __all__ = [
     "MAX_PLAY_STEPS",
     "MAX_THRESHOLD",
     "POLICY_CHOICES",
+    "WARMUP_STEPS",
     "Exploration",
     "grid_file",
     "parameter_cell",
@@ -42,6 +43,8 @@ CACHE_POLICIES = ("arrangement", "canonical", "gated", "indirect", "capture_on_s
 MAX_THRESHOLD = MAX_VERIFY_WIDTH + 1
 #: Dearest graph of the slider, ms. A choice: the published one costs 31.
 MAX_GRAPH_MS = 200.0
+#: Steps of every throughput run before those that are counted. A choice.
+WARMUP_STEPS = 100
 #: Steps that the cache player may be asked for: a step takes about half a millisecond.
 MAX_PLAY_STEPS = 2000
 
@@ -194,7 +197,7 @@ def grid_file(settings: Exploration, name: str = "explored") -> str:
     """Return a sweep of ``02_width_gate.ipynb`` with one row: these settings.
 
     Save it as ``NAME.toml`` in ``data/sweeps/`` and run ``verifylab sweep data/sweeps/NAME.toml``.
-    What that notebook has no parameter for (policy, graph cost, spread) stands as a comment.
+    It compares the two arms: the further policy stands as a comment.
     """
     row: dict[str, Any] = {
         "widths": settings.widths,
@@ -204,15 +207,18 @@ def grid_file(settings: Exploration, name: str = "explored") -> str:
         "drafts": str(settings.ladder()),
         "seeds": settings.seeds,
         "steps": settings.steps,
+        "warmup_steps": WARMUP_STEPS,
         "machine": settings.machine,
+        "device": "model",
     }
+    for given in ("graph_ms", "confidence_spread"):
+        if (value := getattr(settings, given)) is not None:
+            row[given] = float(value)
     lines = [
         f'name = "{name}"',
         'notebook = "notebooks/02_width_gate.ipynb"',
         "",
-        f"# not in that notebook: policy {settings.policy}, graph cost "
-        f"{_python(settings.graph_ms)} ms, confidence spread "
-        f"{_python(settings.confidence_spread)}",
+        f"# the policy {settings.policy} is not in that notebook: see verifylab advise",
         "[[rows]]",
         *(f"{key} = {json.dumps(value)}" for key, value in row.items()),
     ]

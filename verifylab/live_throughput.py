@@ -17,27 +17,31 @@ from scipy.stats import t as student_t
 
 from verifylab.counters import SCALARS, times
 from verifylab.dcut import DEFAULT_LADDER, DEFAULT_RATIO, snap_ratio
-from verifylab.experiment import Settings, grid
-from verifylab.exploration import Exploration
+from verifylab.experiment import ARMS, Settings, grid
+from verifylab.exploration import WARMUP_STEPS, Exploration
 from verifylab.gate import Gate
 from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
 from verifylab.machine import MachineProfile, load_profile
 from verifylab.published import table
-from verifylab.recommend import Recommendation, chosen, log_gains
+from verifylab.recommend import Recommendation, recommend_arms
 from verifylab.stats import split
+from verifylab.workload import spread_nodes
 
 __all__ = ["QUICK", "Curves", "Runs", "curves", "published_here", "simulate"]
 
 #: Seeds and steps of the look that follows every control; a full run has those of `Exploration`.
 QUICK = (4, 250)
-WARMUP_STEPS = 100
 #: Redraws behind the quick and the full probability.
 DRAWS = {False: 200, True: 2000}
 
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Counts of the two arms and one further policy, and how they were made."""
+    """Counts of the two arms and one further policy, and how they were made.
+
+    The first spread in `table` is the central one; of a full run the arms have also those of its
+    uncertainty, where it was not given.
+    """
 
     table: pd.DataFrame
     policy: str
@@ -68,26 +72,35 @@ def simulate(
         None when it was stopped.
     """
     seeds, steps = (settings.seeds, settings.steps) if full else QUICK
-    names = ("arrangement", "canonical", settings.policy)
+    names = (*ARMS, settings.policy)
+    spread = settings.workload().confidence_spread
     if not full:
-        parts = [_counts(settings, name, tuple(settings.widths), seeds, steps) for name in names]
+        widths = tuple(settings.widths)
+        parts = [_counts(settings, name, widths, seeds, steps, spread) for name in names]
     else:
         parts = []
-        pieces = [(width, name) for width in settings.widths for name in names]
-        for done, (width, name) in enumerate(pieces):
+        pieces = [(width, name, spread) for width in settings.widths for name in names]
+        if settings.confidence_spread is None:
+            nodes = [node for node in dict.fromkeys(spread_nodes()) if node != spread]
+            pieces += [(w, name, node) for node in nodes for w in settings.widths for name in ARMS]
+        for done, (width, name, at) in enumerate(pieces):
             if progress is not None and not progress(done, len(pieces)):
                 return None
-            parts.append(_counts(settings, name, (width,), seeds, steps))
+            parts.append(_counts(settings, name, (width,), seeds, steps, at))
         if progress is not None:
             progress(len(pieces), len(pieces))
     return Runs(pd.concat(parts, ignore_index=True), settings.policy, seeds, steps, full)
 
 
 def _counts(
-    settings: Exploration, name: str, widths: tuple[int, ...], seeds: int, steps: int
+    settings: Exploration,
+    name: str,
+    widths: tuple[int, ...],
+    seeds: int,
+    steps: int,
+    spread: float,
 ) -> pd.DataFrame:
     """Run one policy, or take what was run: another policy beside them leaves the arms alone."""
-    spread = settings.workload().confidence_spread
     drafts, capacity, ratio = settings.drafts, settings.graph_capacity, settings.dcut_ratio
     return _kept(
         settings.machine, name, widths, seeds, steps, spread, drafts, capacity, float(ratio)
@@ -124,7 +137,7 @@ class Curves:
         By width: what the gate at the threshold gains over arrangement, ``delta_pct`` with its
         interval (zero where it leaves the arrangement alone), and ``canonical``.
     recommendation : Recommendation
-        Among every width shown and one above them all.
+        Among every threshold from the narrowest width to above the widest.
     runs : Runs
     """
 
@@ -142,9 +155,10 @@ def curves(runs: Runs, machine: MachineProfile, threshold: int) -> Curves:
     The same numbers as `stats.paired` and `advise.policy_table`, on arrays: quick enough to follow
     a slider.
     """
-    names = ("arrangement", "canonical", runs.policy)
+    names = (*ARMS, runs.policy)
     widths = sorted(int(w) for w in runs.table.width.unique())
-    ordered = runs.table.set_index(["policy", "width", "seed"])[list(SCALARS)].sort_index()
+    middle = runs.table[runs.table.spread == runs.table.spread.iloc[0]]
+    ordered = middle.set_index(["policy", "width", "seed"])[list(SCALARS)].sort_index()
     shape = (len(names), len(widths), runs.seeds, len(SCALARS))
     counts = np.stack([ordered.loc[name].to_numpy(float) for name in names]).reshape(shape)
     named = {name: counts[..., i] for i, name in enumerate(SCALARS)}
@@ -175,14 +189,9 @@ def curves(runs: Runs, machine: MachineProfile, threshold: int) -> Curves:
     gate = differences[["width", "delta_pct", "delta_low", "delta_high"]].copy()
     gate["canonical"] = [Gate(threshold).canonical(w) for w in widths]
     gate.loc[~gate.canonical, ["delta_pct", "delta_low", "delta_high"]] = 0.0
-    return Curves(
-        rates,
-        differences,
-        minus_arrangement(2),
-        gate,
-        _recommendation(runs, machine, widths),
-        runs,
-    )
+    arms = runs.table[runs.table.policy.isin(ARMS)]
+    recommendation = recommend_arms(arms, machine, draws=DRAWS[runs.full])
+    return Curves(rates, differences, minus_arrangement(2), gate, recommendation, runs)
 
 
 def _intervals(values: np.ndarray, mean: str, prefix: str) -> dict[str, np.ndarray]:
@@ -191,22 +200,6 @@ def _intervals(values: np.ndarray, mean: str, prefix: str) -> dict[str, np.ndarr
     middle = values.mean(axis=-1)
     half = float(student_t.ppf(0.975, n - 1)) * values.std(axis=-1, ddof=1) / np.sqrt(n)
     return {mean: middle, f"{prefix}low": middle - half, f"{prefix}high": middle + half}
-
-
-def _recommendation(runs: Runs, machine: MachineProfile, widths: list[int]) -> Recommendation:
-    """Recommend among every width and one above, as `recommend.recommend` does.
-
-    A steady run takes at each width one arm or the other, so the arms' gains are all it needs.
-    """
-    arms = runs.table[runs.table.policy != runs.policy]
-    central, drawn, given, _ = log_gains(
-        arms, machine, by="policy", base="arrangement", draws=DRAWS[runs.full]
-    )
-    candidates = [*widths, widths[-1] + 1]
-    open_at = np.array([[Gate(m).canonical(w) for m in candidates] for w in given])
-    return chosen(
-        np.where(open_at, central[:, :1], 0.0), np.where(open_at, drawn[..., :1], 0.0), candidates
-    )
 
 
 def published_here(settings: Exploration) -> pd.DataFrame:

@@ -1,10 +1,10 @@
 """Where the gate should sit for given widths, and how sure that is.
 
 A threshold is worth the mean over the widths of ln(tok/s with it / tok/s without canonical). Its
-probability of being the best is counted over draws that redraw everything that is uncertain: the
-seeds (bootstrap, paired), the confidence spread (the equal-probability nodes of its fit) and every
-machine coefficient (within its interval). Measured runs are redrawn over their seeds alone, on
-their own clock: no modelled number enters.
+probability of being the best is counted over draws that redraw the seeds (bootstrap, paired), the
+confidence spread (the equal-probability nodes of its fit) and every machine coefficient (within
+its interval); the form of the model is not redrawn. Measured runs are redrawn over their seeds
+alone, on their own clock: no modelled number enters.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pandas as pd
 
 from verifylab.checks import whole
 from verifylab.counters import SCALARS, times
-from verifylab.gate import CANONICAL_KEY_MIN_WIDTH
+from verifylab.gate import CANONICAL_KEY_MIN_WIDTH, Gate
 from verifylab.machine import MachineProfile
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "log_gains",
     "measured_log_gains",
     "recommend",
+    "recommend_arms",
     "recommend_measured",
 ]
 
@@ -55,6 +56,8 @@ class Recommendation:
         Whether it switches canonical on at none of the widths where that makes a difference.
     indifferent : bool
         Whether no candidate makes a difference in any draw: both arms are the same run.
+    redrawn : str
+        What the draws redraw, in words; the form of the model is never part of it.
     table : DataFrame
         By ``min_width``: ``gain_pct, gain_low, gain_high, probability`` of every candidate.
     """
@@ -67,6 +70,7 @@ class Recommendation:
     gain_high: float
     never: bool
     indifferent: bool
+    redrawn: str
     table: pd.DataFrame
 
     def sentence(self) -> str:
@@ -76,7 +80,8 @@ class Recommendation:
                 "No difference: both arms are the same run at these widths, whatever the threshold."
             )
         alike = [m for m in self.same_as if m != self.min_width]
-        also = f" ({', '.join(map(str, alike))} decide alike at these widths)" if alike else ""
+        decide = "decides" if len(alike) == 1 else "decide"
+        also = f" ({_spans(alike)} {decide} alike at these widths)" if alike else ""
         what = f"Gate at {self.min_width}{also}."
         if self.never:
             what = f"Keep canonical off at these widths: gate at {self.min_width}{also}."
@@ -86,13 +91,24 @@ class Recommendation:
                 f"{self.min_width}{also}."
             )
         sure = f"{self.probability:.0%}" if self.probability < 0.995 else "over 99%"
-        said = f"{what} No other candidate does better in {sure} of the redraws."
+        said = f"{what} No other candidate does better in {sure} of the redraws of {self.redrawn}."
         if self.never:
             return said
         return (
             f"{said} Against never canonical: {self.gain_pct:+.1f} % tok/s, mean over these "
             f"widths (95 % interval {self.gain_low:+.1f} to {self.gain_high:+.1f})."
         )
+
+
+def _spans(numbers: list[int]) -> str:
+    """Write ascending numbers, three and more in a row as ``low to high``."""
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][-1] + 1:
+            spans[-1].append(number)
+        else:
+            spans.append([number])
+    return ", ".join(f"{s[0]} to {s[-1]}" if len(s) > 2 else ", ".join(map(str, s)) for s in spans)
 
 
 def log_gains(
@@ -227,7 +243,7 @@ def recommend_measured(runs: pd.DataFrame, *, draws: int = 2000, seed: int = 0) 
         As in `measured_log_gains`.
     """
     central, drawn, _, min_widths = measured_log_gains(runs, draws=draws, seed=seed)
-    return chosen(central, drawn, min_widths)
+    return chosen(central, drawn, min_widths, "seeds")
 
 
 def recommend(
@@ -245,11 +261,54 @@ def recommend(
         As in `log_gains`.
     """
     central, drawn, _, min_widths = log_gains(runs, machine, draws=draws, seed=seed)
-    return chosen(central, drawn, min_widths)
+    return chosen(central, drawn, min_widths, _redrawn_from(runs))
 
 
-def chosen(central: np.ndarray, drawn: np.ndarray, min_widths: list[int]) -> Recommendation:
-    """Pick a threshold from gains as `log_gains` returns them, as `recommend` does."""
+def recommend_arms(
+    runs: pd.DataFrame, machine: MachineProfile, *, draws: int = 2000, seed: int = 0
+) -> Recommendation:
+    """Recommend among every threshold from the narrowest width to above the widest.
+
+    A steady run takes at each width one arm or the other, so the arms' gains are all it needs.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        As in `log_gains`, of the policies ``arrangement`` and ``canonical``.
+    machine, draws, seed
+        As in `log_gains`.
+    """
+    central, drawn, widths, _ = log_gains(
+        runs, machine, by="policy", base="arrangement", draws=draws, seed=seed
+    )
+    candidates = list(range(min(widths), max(widths) + 2))
+    open_at = np.array([[Gate(m).canonical(w) for m in candidates] for w in widths])
+    return chosen(
+        np.where(open_at, central, 0.0),
+        np.where(open_at, drawn, 0.0),
+        candidates,
+        _redrawn_from(runs),
+    )
+
+
+def _redrawn_from(runs: pd.DataFrame) -> str:
+    """Say what `log_gains` redraws of such runs: without several spreads, not the spread."""
+    spread = ", confidence spread" if runs.spread.nunique() > 1 else ""
+    return f"seeds{spread} and machine"
+
+
+def chosen(
+    central: np.ndarray, drawn: np.ndarray, min_widths: list[int], redrawn: str
+) -> Recommendation:
+    """Pick a threshold from gains as `log_gains` returns them, as `recommend` does.
+
+    Parameters
+    ----------
+    central, drawn, min_widths
+        As `log_gains` returns them.
+    redrawn : str
+        As in `Recommendation`.
+    """
     worth, drawn_worth = central.mean(axis=0), drawn.mean(axis=1)
     best = drawn_worth >= drawn_worth.max(axis=1, keepdims=True) - SAME
     low, high = np.quantile(drawn_worth, (0.025, 0.975), axis=0)
@@ -280,5 +339,6 @@ def chosen(central: np.ndarray, drawn: np.ndarray, min_widths: list[int]) -> Rec
         float(row.gain_high),
         never,
         bool(np.abs(drawn).max() <= SAME),
+        redrawn,
         table,
     )

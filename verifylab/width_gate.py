@@ -16,6 +16,7 @@ from typing import Any
 
 import pandas as pd
 
+from verifylab.advise import graph_ms_of, with_graph_ms
 from verifylab.checks import fraction, whole, whole_list
 from verifylab.counters import SCALARS
 from verifylab.dcut import (
@@ -72,6 +73,9 @@ class Config:
         Machine profile for modelled time.
     output_tokens, row_budget : int
         Tokens a request asks for; rows of a dispatch at most.
+    graph_ms : float or None
+        Milliseconds of one capture and eviction of a graph of `advise.NODES_PER_GRAPH` nodes;
+        None: the machine's own. Modelled time only: a device that computes has graphs of its own.
     confidence_spread : float or None
         None: as calibrated, its uncertainty included in the probability.
     draws : int
@@ -100,6 +104,7 @@ class Config:
     machine: str = "gb10-published"
     output_tokens: int = 256
     row_budget: int = ROW_BUDGET
+    graph_ms: float | None = None
     confidence_spread: float | None = None
     draws: int = 2000
     shape: str = "small"
@@ -122,7 +127,11 @@ class Config:
         fraction("dcut_ratio", self.dcut_ratio)
         if self.mode not in MODES:
             raise ValueError(f"mode must be one of {', '.join(MODES)}, got {self.mode!r}")
-        choose(self.device)
+        if choose(self.device).name != "model" and self.graph_ms is not None:
+            raise ValueError(
+                f"graph_ms prices modelled time, and device {self.device!r} measures what graphs "
+                "cost: set device = 'model', or graph_ms = None"
+            )
         self.profile()
         workload = self.workload()
         for width in self.widths:
@@ -150,8 +159,9 @@ class Config:
         return range(int(self.first_seed), int(self.first_seed) + int(self.seeds))
 
     def profile(self) -> MachineProfile:
-        """Return the machine profile."""
-        return load_profile(self.machine)
+        """Return the machine profile, with graphs that cost `graph_ms`."""
+        machine = load_profile(self.machine)
+        return machine if self.graph_ms is None else with_graph_ms(machine, self.graph_ms)
 
     def workload(self) -> Workload:
         """Return the calibrated workload with this configuration's changes."""
@@ -268,7 +278,8 @@ def width_gate(config: Config) -> WidthGate:
         )
         time, where = "modelled", machine.name
         fitted: tuple[int, int] | None = machine.fitted_widths
-        ran = f"Modelled time on {machine.name} ({machine.gpu})"
+        cost = graph_ms_of(machine)
+        ran = f"Modelled time on {machine.name} ({machine.gpu}), {cost:.1f} ms a graph"
     else:
         measured = measure(config, choice.name)
         middle, arm_runs = measured.runs, measured.arms
