@@ -17,7 +17,7 @@ FLOORS = [
     "_jit checks paths gate ordering _fast_rule key dcut keyspace slots launches published "
     "published_schema verify_shape gdn_reference",
     "workload draws _fast_philox _fast_drafts draft_trace trace_workload "
-    "machine counters policy graph_cache device device.base device.model fit "
+    "machine graph_price counters policy graph_cache device device.base device.model fit "
     "fastpath step_ops device.host device.arm device.cuda device.cuda_errors device.cuda_graph "
     "device.cuda_info",
     "experiment step_buffers verify_step",

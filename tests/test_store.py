@@ -1,5 +1,6 @@
 """The store: whole runs only, and a good result is never lost to a worse one."""
 
+import io
 import json
 import os
 import shutil
@@ -8,12 +9,15 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from verifylab.gridfile import Row
 from verifylab.notebook import Notebook
 from verifylab.paths import check_writable, shown
 from verifylab.provenance import checkout, identity, library_hash, provenance
+from verifylab.records import damage
+from verifylab.run_folder import settle
 from verifylab.store import Record, Store, StoreError, read_record, result_problem
 
 PARQUET = b"PAR1 and so on PAR1"
@@ -89,8 +93,12 @@ def test_find_takes_whole_good_results_of_the_same_identity_only(tmp_path):
         assert result_problem(folder) == "a torn result.parquet"
         (folder / "result.parquet").write_bytes(PARQUET.replace(b"so", b"SO"))
         assert store.find("r", OK.identity)[1].startswith("result.parquet is not as it was written")
-        # A damaged one is not worth keeping from a failure.
+        # A damaged one is not worth keeping from a failure; one beside a touched record is.
         assert put(store, FAILED).name == "r"
+        folder = put(store, OK)
+        with (folder / "params.json").open("a") as file:
+            file.write("\n")
+        assert put(store, FAILED).name == "r.failed"
         folder = put(store, OK)
         (folder / "result.parquet").write_bytes(b"")
         assert result_problem(folder).startswith("a result.parquet that cannot be read")
@@ -263,3 +271,113 @@ def test_a_failure_does_not_replace_data_beside_a_torn_record(tmp_path):
         placed = put(store, replace(OK, status="failed"))
     assert placed.name == f"{OK.run}.failed"
     assert (kept / "result.parquet").read_bytes() == PARQUET
+
+
+# What a notebook may do to its folder, or somebody to the store.
+
+
+def cells_work(folder, do):
+    """As a run does: the notebook's work, then what becomes of its folder."""
+    do(folder)
+    return settle(folder), result_problem(folder, deep=True)
+
+
+def whole_parquet():
+    buffer = io.BytesIO()
+    pd.DataFrame({"a": [1]}).to_parquet(buffer)
+    return buffer.getvalue()
+
+
+def test_no_link_of_a_run_reaches_another_one(tmp_path):
+    with Store(tmp_path, "s") as store:
+        good = put(store, replace(OK, run="q"))
+        before = {p.name: p.read_bytes() for p in good.iterdir()}
+        whole = whole_parquet()
+
+        def replaced(folder):
+            shutil.rmtree(folder)
+            folder.symlink_to(good)
+
+        def records(folder):
+            (folder / "result.parquet").write_bytes(whole)
+            for name in ("params.json", "status.json"):
+                (folder / name).symlink_to(good / name)
+            (folder / "provenance.json").mkdir()
+            (folder / "other.parquet").symlink_to(good / "result.parquet")
+
+        def within(folder):
+            (folder / "data").write_bytes(whole)
+            (folder / "result.parquet").symlink_to(folder.absolute() / "data")
+            (folder / "loop").symlink_to(folder)
+
+        aside = store.begin("r")
+        assert cells_work(aside, replaced)[0] == "the notebook replaced its folder"
+        store.commit(aside, FAILED, {}, {})
+        for do in (records, within):
+            aside = store.begin("r")
+            assert cells_work(aside, do) == ("", "")
+            folder = store.commit(aside, OK, {}, {})
+            assert not damage(folder, read_record(folder))
+            assert (folder / "result.parquet").read_bytes() == whole
+            assert not any(p.is_symlink() for p in folder.iterdir())
+        assert {p.name: p.read_bytes() for p in good.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("do", "problem"),
+    [
+        (lambda f: os.mkfifo(f / "result.parquet"), "no result.parquet"),
+        (lambda f: (f / "result.parquet").symlink_to("/dev/zero"), "no result.parquet"),
+        (lambda f: (f / "result.parquet").mkdir(), "a result.parquet that is no file"),
+        (lambda f: (f / "result.parquet").write_bytes(b"PAR1"), "a result.parquet that cannot"),
+        (lambda f: (f / "result.parquet").write_bytes(PARQUET), "a result.parquet that cannot"),
+        (lambda f: (f / "figures").rmdir(), "no result.parquet"),
+        (lambda f: shutil.rmtree(f), "no result.parquet"),
+    ],
+)
+def test_what_is_no_result_is_said_and_stored(tmp_path, do, problem):
+    with Store(tmp_path, "s") as store:
+        aside = store.begin("r")
+        told, found = cells_work(aside, do)
+        assert found.startswith(problem) and told in ("", "the notebook removed its folder")
+        os.mkfifo(aside / "summary.txt")
+        settle(aside)
+        folder = store.commit(aside, FAILED, {}, {})
+        assert read_record(folder) == replace(FAILED, checksums={})
+        assert all(p.is_file() or p.is_dir() for p in folder.iterdir())
+
+
+def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(tmp_path):
+    with Store(tmp_path, "s") as store:
+        folder = put(store, OK)
+        for name in ("result.parquet", "status.json"):
+            (folder / name).unlink()
+            os.mkfifo(folder / name)
+            assert store.find("r", OK.identity)[0] is None
+
+
+def test_a_link_or_a_file_in_the_place_of_a_run_is_replaced(tmp_path):
+    with Store(tmp_path, "s") as store:
+        folder = put(store, OK)
+        folder.rename(tmp_path / "moved")
+        folder.symlink_to(tmp_path / "moved")
+        for _ in range(2):
+            assert put(store, OK) == folder and not folder.is_symlink()
+        shutil.rmtree(folder)
+        folder.write_text("")
+        (store.folder / ".part-r-0").symlink_to(tmp_path / "moved")
+        assert put(store, OK) == folder and folder.is_dir()
+    with Store(tmp_path, "s"):
+        assert names(tmp_path / "s") == [".lock", "r"]
+    assert read_record(tmp_path / "moved") == OK
+
+
+def test_a_sweep_whose_folder_is_removed_does_not_meet_another_one(tmp_path):
+    with Store(tmp_path, "s") as store:
+        shutil.rmtree(store.folder)
+        assert put(store, OK).is_dir()  # the lock is taken anew
+        shutil.rmtree(store.folder)
+        with Store(tmp_path, "s"):
+            for _ in range(2):
+                with pytest.raises(StoreError, match="another sweep is writing into"):
+                    store.begin("r")

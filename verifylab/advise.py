@@ -7,19 +7,19 @@ over graph cost needs no new simulation.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from verifylab.checks import is_number
 from verifylab.counters import SCALARS
 from verifylab.dcut import DEFAULT_LADDER, DEFAULT_RATIO, DraftLadder
 from verifylab.experiment import Settings, grid
 from verifylab.gate import Gate
 from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
-from verifylab.machine import Coefficient, MachineProfile
+from verifylab.graph_price import MAX_GRAPH_MS, NODES_PER_GRAPH, graph_ms_of, with_graph_ms
+from verifylab.machine import MachineProfile
 from verifylab.policy import POLICIES, Baked
 from verifylab.recommend import Recommendation, log_gains, recommend_arms
 from verifylab.stats import interval, with_times
@@ -52,47 +52,7 @@ CANDIDATES = (
     "vllm_piecewise",
     "trtllm",
 )
-#: Nodes of the graph that a "graph cost" is quoted for: the published 8-sequence verify graph
-#: (`data/published/api_costs.csv`, row ``instantiate``: about 4-5 thousand).
-NODES_PER_GRAPH = 4500
-#: Dearest graph, ms: a choice, so that a typo is told.
-MAX_GRAPH_MS = 1e6
 _ARMS = ("arrangement", "canonical", "gated")
-_CAPTURE_TERMS = ("record", "instantiate", "exec_destroy", "graph_destroy")
-
-
-def graph_ms_of(machine: MachineProfile) -> float:
-    """Return what capturing a graph of `NODES_PER_GRAPH` nodes and destroying another costs, ms."""
-    return sum(machine.operation_ms(term, NODES_PER_GRAPH) for term in _CAPTURE_TERMS)
-
-
-def with_graph_ms(machine: MachineProfile, graph_ms: float) -> MachineProfile:
-    """Return `machine` with its capture costs scaled so that a graph costs `graph_ms`.
-
-    Recording, instantiating and both destroys keep their proportions and relative intervals;
-    updates and everything else stay.
-
-    Raises
-    ------
-    ValueError
-        When `graph_ms` is no number from 0 to `MAX_GRAPH_MS`, or the machine's graphs cost nothing.
-    """
-    if not is_number(graph_ms) or not 0 <= graph_ms <= MAX_GRAPH_MS:
-        raise ValueError(
-            f"graph_ms must be 0 or more milliseconds, at most {MAX_GRAPH_MS:g}, got {graph_ms!r}"
-        )
-    now = graph_ms_of(machine)
-    if now <= 0:
-        raise ValueError(f"machine {machine.name!r} captures for free: no cost to scale")
-    factor = graph_ms / now
-    scaled = dict(machine.coefficients)
-    for term in _CAPTURE_TERMS:
-        for name in (f"{term}_base_ms", f"{term}_per_node_us"):
-            c = scaled[name]
-            scaled[name] = Coefficient(
-                c.value * factor, c.low * factor, c.high * factor, f"scaled to {graph_ms:g} ms"
-            )
-    return replace(machine, coefficients=scaled)
 
 
 def policy_runs(

@@ -165,11 +165,11 @@ def gc(
     JSON keys: sweep, run, status, why, bytes, removed.
     """
     from verifylab.collecting import collect, garbage
-    from verifylab.loading import scan
+    from verifylab.loading import is_run, scan
 
     _known(statuses)
     chosen = _folders(which, out) if which else []
-    named = [folder for folder in chosen if (folder / "status.json").is_file()]
+    named = [folder for folder in chosen if is_run(folder)]
     sweeps = [folder for folder in chosen if folder not in named]
     if not which and Path(out).is_dir():
         sweeps = list(dict.fromkeys(run.folder.parent for run in scan(out)))

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from verifylab.loading import Stored, scan
-from verifylab.store import LEFTOVERS, Store
+from verifylab.run_folder import remove
+from verifylab.store import LEFTOVERS, OLD, Store
 
-__all__ = ["Garbage", "collect", "garbage"]
+__all__ = ["LEFTOVER", "Garbage", "collect", "garbage"]
+
+#: Status of what a killed sweep left.
+LEFTOVER = "leftover"
+_GOOD = ("ok", "stale")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +58,17 @@ def garbage(
     found = {}
     for sweep in sweeps:
         for stored in scan(sweep):
-            ready = stored.status in statuses if statuses else stored.status not in ("ok", "stale")
-            if ready:
+            ready = stored.status in statuses if statuses else stored.status not in _GOOD
+            if ready and _ours(stored.folder):
                 found[stored.folder] = _of(stored, f"status {stored.status}")
         if not statuses:
             for pattern in LEFTOVERS:
                 for folder in sweep.glob(f"{pattern}*"):
+                    if not os.path.lexists(sweep / folder.name.removeprefix(OLD)):
+                        continue  # the next sweep puts it back in its place
                     why = "left by a sweep that was killed, or being written now"
                     found[folder] = Garbage(
-                        sweep.name, folder.name, folder, "leftover", why, _size(folder)
+                        sweep.name, folder.name, folder, LEFTOVER, why, _size(folder)
                     )
     for folder in named:
         for stored in scan(folder):
@@ -70,7 +77,7 @@ def garbage(
 
 
 def collect(found: Sequence[Garbage]) -> list[Garbage]:
-    """Remove folders; return those that are gone.
+    """Remove folders; return those that are gone. One whose status is another by now stays.
 
     Raises
     ------
@@ -81,11 +88,23 @@ def collect(found: Sequence[Garbage]) -> list[Garbage]:
     for sweep in dict.fromkeys(one.folder.parent for one in found):
         with Store(sweep.parent, sweep.name):  # takes the lock, and the leftovers away
             for one in found:
-                if one.folder.parent == sweep:
-                    shutil.rmtree(one.folder, ignore_errors=True)
-                    if not one.folder.exists():
+                if one.folder.parent == sweep and _as_seen(one):
+                    remove(one.folder)
+                    if not os.path.lexists(one.folder):
                         gone.append(one)
     return gone
+
+
+def _ours(folder: Path) -> bool:
+    """Whether a sweep wrote this folder, and nobody put runs into it since."""
+    records = list(folder.rglob("status.json"))
+    return records == [folder / "status.json"]
+
+
+def _as_seen(one: Garbage) -> bool:
+    if one.status == LEFTOVER or not one.folder.is_dir():
+        return True
+    return [stored.status for stored in scan(one.folder)] == [one.status]
 
 
 def _of(stored: Stored, why: str) -> Garbage:

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from verifylab.gpu_state import gpu_uuids
 from verifylab.isolated import Ending, Stop
+from verifylab.records import StoreError
 from verifylab.tasks import Finished, Task, failure, perform
 
 __all__ = ["MAX_JOBS", "Executor", "LocalExecutor"]
@@ -142,6 +143,8 @@ def _performed(task: Task, begin: Callable[[str], Path], gpu: str | None, stop: 
         return task, folder, perform(task, folder, gpu, stop)
     except OSError as error:
         ending = Ending("failed", f"OSError: {error.strerror or error}")
+    except StoreError as error:
+        ending = Ending("failed", str(error))
     except Exception as error:  # a bug of ours must not end the sweep, nor leave it waiting
         ending = Ending("failed", f"verifylab's own {type(error).__name__}: {error}")
     return task, folder, failure(task, ending)

@@ -10,12 +10,12 @@ import json
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from verifylab.advise import graph_ms_of, with_graph_ms
 from verifylab.checks import fraction, whole, whole_list
 from verifylab.dcut import DCUT_WIDTH_CAP, MAX_VERIFY_WIDTH, DraftLadder
 from verifylab.experiment import ARMS, MAX_CAPACITY
 from verifylab.explain import explain
 from verifylab.gate import Gate
+from verifylab.graph_price import graph_ms_of, with_graph_ms
 from verifylab.machine import MachineProfile, load_profile
 from verifylab.policy import POLICIES
 from verifylab.workload import MAX_DRAFTS, Workload, calibrated

@@ -20,7 +20,7 @@ from verifylab.records import NEWER, Record, StoreError, content_of, damage, rea
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["COLUMNS", "Stored", "freshness", "load", "scan"]
+__all__ = ["COLUMNS", "Stored", "freshness", "is_run", "load", "scan"]
 
 #: Columns about the run that `load` puts in front.
 COLUMNS = ("sweep", "run", "status", "repeat", "attempts", "seconds", "started", "error")
@@ -159,18 +159,26 @@ def freshness() -> Callable[[Record], bool]:
 
 
 def _runs(folder: Path) -> Iterator[Path]:
-    """Yield the folders of runs in a folder of a run, of a sweep or of all sweeps."""
-    if _is_run(folder):
+    """Yield the folders of runs in a folder of a run, of a sweep or of all sweeps.
+
+    Single runs may lie beside sweeps, as papermill and ``verifylab import`` put them there.
+    """
+    if is_run(folder):
         yield folder
         return
     inside = _folders(folder)
-    if (folder / ".lock").is_file() or any(map(_is_run, inside)):
+    sweeps = [sub for sub in inside if not is_run(sub) and _is_sweep(sub)]
+    if not sweeps and (folder / ".lock").is_file():
         yield from inside  # what lies in a sweep is a run, in whatever state
         return
-    for sweep in inside:
+    yield from filter(is_run, inside)
+    for sweep in sweeps:
         below = _folders(sweep)
-        if (sweep / ".lock").is_file() or any(map(_is_run, below)):
-            yield from below
+        yield from below if (sweep / ".lock").is_file() else filter(is_run, below)
+
+
+def _is_sweep(folder: Path) -> bool:
+    return (folder / ".lock").is_file() or any(map(is_run, _folders(folder)))
 
 
 def _folders(folder: Path) -> list[Path]:
@@ -178,7 +186,8 @@ def _folders(folder: Path) -> list[Path]:
         return [Path(e.path) for e in entries if not e.name.startswith(".") and e.is_dir()]
 
 
-def _is_run(folder: Path) -> bool:
+def is_run(folder: Path) -> bool:
+    """Whether a folder holds anything that a run leaves."""
     return any((folder / name).is_file() for name in _OF_A_RUN)
 
 

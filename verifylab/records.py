@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -164,8 +165,13 @@ def _no_number(text: str) -> float:
 
 def content_of(folder: Path, name: str) -> bytes:
     """Read a file; without `pathlib`'s joining, which tells where ten thousand are read."""
-    with open(f"{folder}{os.sep}{name}", "rb", buffering=0) as file:
+    with open(f"{folder}{os.sep}{name}", "rb", buffering=0, opener=_never_waiting) as file:
         return file.read()
+
+
+def _never_waiting(path: str, flags: int) -> int:
+    """Open a file; where somebody put a pipe in its place, it is an empty one."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def read_record(folder: Path) -> Record | None:
@@ -177,6 +183,8 @@ def checksums(folder: Path) -> dict[str, dict[str, Any]]:
     """Return size and SHA-256 of the data files that lie in a run's folder."""
     found = {}
     for path in sorted(path for pattern in _DATA for path in folder.glob(pattern)):
+        if not path.is_file():
+            continue
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             found[path.name] = {"bytes": file.tell(), "sha256": digest}
@@ -202,7 +210,7 @@ def damage(folder: Path, record: Record, *, quick: bool = False) -> str:
                 return f"{name} has {size} bytes, {written['bytes']} were written"
             if quick:
                 continue
-            with open(path, "rb") as file:
+            with open(path, "rb", opener=_never_waiting) as file:
                 if hashlib.file_digest(file, "sha256").hexdigest() != written["sha256"]:
                     return f"{name} is not as it was written (its checksum differs)"
         except FileNotFoundError:
@@ -216,13 +224,16 @@ def damage(folder: Path, record: Record, *, quick: bool = False) -> str:
     return result_problem(folder) if unknown else ""
 
 
-def result_problem(folder: Path) -> str:
+def result_problem(folder: Path, *, deep: bool = False) -> str:
     """Say what is wrong with a run's ``result.parquet``; empty when nothing is seen to be.
 
-    Looks at the format's marks at both ends, which a torn file does not have, and not inside.
+    Looks at the format's marks at both ends, which a torn file does not have; `deep`, also at the
+    schema and the row groups that it lists.
     """
     path = folder / "result.parquet"
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            return "a result.parquet that is no file"
         with path.open("rb") as file:
             head = file.read(4)
             file.seek(-4, os.SEEK_END)
@@ -231,7 +242,20 @@ def result_problem(folder: Path) -> str:
         return "no result.parquet"
     except OSError as error:
         return f"a result.parquet that cannot be read: {error.strerror}"
-    return "" if head == tail == b"PAR1" else "a torn result.parquet"
+    if not head == tail == b"PAR1":
+        return "a torn result.parquet"
+    return _parquet_problem(path) if deep else ""
+
+
+def _parquet_problem(path: Path) -> str:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        pq.read_metadata(path)
+    except (OSError, pa.ArrowException) as error:
+        return f"a result.parquet that cannot be read: {' '.join(str(error).split())[:200]}"
+    return ""
 
 
 def _kind(kind: Any) -> str:

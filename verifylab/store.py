@@ -13,7 +13,8 @@ import fcntl
 import json
 import os
 import secrets
-import shutil
+import threading
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
@@ -33,9 +34,11 @@ from verifylab.records import (
     read_status,
     result_problem,
 )
+from verifylab.run_folder import remove
 
 __all__ = [
     "LEFTOVERS",
+    "OLD",
     "SCHEMA",
     "STATUSES",
     "Record",
@@ -46,9 +49,9 @@ __all__ = [
     "result_problem",
 ]
 
-_ASIDE, _OLD, _FAILED = ".part-", ".old-", ".failed"
+_ASIDE, OLD, _FAILED = ".part-", ".old-", ".failed"
 #: How folders begin that only a killed sweep leaves.
-LEFTOVERS = (_ASIDE, _OLD)
+LEFTOVERS = (_ASIDE, OLD)
 
 
 class Store:
@@ -67,11 +70,19 @@ class Store:
     def __init__(self, root: str | Path, sweep: str) -> None:
         self.folder = Path(root) / sweep
         self._lock: int | None = None
+        self._entered = False
+        self._one_at_a_time = threading.Lock()
 
     def __enter__(self) -> Store:
         check_writable(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         check_writable(self.folder)
+        self._take_lock()
+        self._entered = True
+        self._recover()
+        return self
+
+    def _take_lock(self) -> None:
         self._lock = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -80,8 +91,22 @@ class Store:
             raise StoreError(
                 f"another sweep is writing into {shown(self.folder)}: wait for it to end"
             ) from None
-        self._recover()
-        return self
+
+    def _keep_lock(self) -> None:
+        """Take the lock anew where somebody removed the folder, and the lock with it."""
+        with self._one_at_a_time:
+            if self._entered and not self._holds_lock():
+                self._unlock()
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self._take_lock()
+
+    def _holds_lock(self) -> bool:
+        if self._lock is None:
+            return False
+        try:
+            return os.path.samestat(os.fstat(self._lock), os.stat(self.folder / ".lock"))
+        except FileNotFoundError:
+            return False
 
     def __exit__(
         self,
@@ -89,6 +114,7 @@ class Store:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._entered = False
         self._unlock()
 
     def _unlock(self) -> None:
@@ -98,16 +124,17 @@ class Store:
 
     def _recover(self) -> None:
         """Clear up after a sweep that was killed; the lock says that none is alive."""
-        for folder in self.folder.glob(f"{_OLD}*"):
-            final = self.folder / folder.name.removeprefix(_OLD)
-            if not final.exists():  # killed between the two renames of `commit`
+        for folder in self.folder.glob(f"{OLD}*"):
+            final = self.folder / folder.name.removeprefix(OLD)
+            if not os.path.lexists(final):  # killed between the two renames of `commit`
                 folder.rename(final)
-        for pattern in (f"{_OLD}*", f"{_ASIDE}*"):
+        for pattern in (f"{OLD}*", f"{_ASIDE}*"):
             for folder in self.folder.glob(pattern):
-                shutil.rmtree(folder, ignore_errors=True)
+                remove(folder)
 
     def begin(self, run: str) -> Path:
         """Make and return the folder aside in which `run` is written; its name is unique."""
+        self._keep_lock()
         aside = self.folder / f"{_ASIDE}{run}-{secrets.token_hex(6)}"
         (aside / "figures").mkdir(parents=True)
         return aside
@@ -134,28 +161,27 @@ class Store:
             The final folder: ``<run>``, or ``<run>.failed`` where a failure must not replace a
             good result.
         """
+        self._keep_lock()
         final = self.folder / record.run
         failed = self.folder / f"{record.run}{_FAILED}"
         if record.status == "ok":
-            shutil.rmtree(failed, ignore_errors=True)
-        elif before := read_record(final):
-            if before.status == "ok" and not damage(final, before):
-                final = failed
-        elif (final / "result.parquet").exists():
-            final = failed  # a torn record beside data that may be all there
+            remove(failed)
+        elif _worth_keeping(final):
+            final = failed
         _name_finally(aside, final.name)
         parameters = {"schema": SCHEMA, "parameters": parameters, "repeat": record.repeat}
         _write_json(aside / "params.json", parameters)
         _write_json(aside / "provenance.json", {"schema": SCHEMA, **provenance})
         record = replace(record, checksums=checksums(aside))
         _write_json(aside / "status.json", asdict(record))
-        if not any((aside / "figures").iterdir()):
+        with suppress(OSError):  # there are figures
             (aside / "figures").rmdir()
-        old = self.folder / f"{_OLD}{final.name}"
-        if final.exists():
+        old = self.folder / f"{OLD}{final.name}"
+        if os.path.lexists(final):
+            remove(old)
             final.rename(old)
         aside.rename(final)
-        shutil.rmtree(old, ignore_errors=True)
+        remove(old)
         return final
 
     def find(self, run: str, identity: str) -> tuple[Record | None, str]:
@@ -186,6 +212,18 @@ class Store:
         if problem := damage(folder, record):
             return None, problem
         return record, ""
+
+
+def _worth_keeping(folder: Path) -> bool:
+    """Whether a failure must not replace what is stored, whatever became of the other files.
+
+    That is a whole result of a run that was ok, and any beside a record that cannot be read.
+    """
+    before = read_record(folder)
+    if before is None:
+        return (folder / "result.parquet").exists()
+    result = {k: v for k, v in before.checksums.items() if k == "result.parquet"}
+    return before.status == "ok" and not damage(folder, replace(before, checksums=result))
 
 
 def _name_finally(aside: Path, final: str) -> None:

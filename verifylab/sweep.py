@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -21,7 +20,8 @@ from verifylab.gridfile import Grid, Row
 from verifylab.isolated import Limits
 from verifylab.paths import check_writable, shown
 from verifylab.provenance import identity, library_hash
-from verifylab.records import Record
+from verifylab.records import Record, StoreError, content_of
+from verifylab.run_folder import remove
 from verifylab.store import Store
 from verifylab.tasks import Finished, Task, needs_gpu
 
@@ -68,9 +68,10 @@ class Outcome:
     def summary(self) -> str:
         """The run's ``summary.txt``, empty when it wrote none."""
         try:
-            return (self.folder / "summary.txt").read_text(encoding="utf-8", errors="replace")
+            text = content_of(self.folder, "summary.txt")
         except OSError:
             return ""
+        return text.decode("utf-8", "replace")
 
     @property
     def figures(self) -> list[Path]:
@@ -241,13 +242,14 @@ def _stored(
             folder = folder or store.begin(row.name)
             final = store.commit(folder, record, row.parameters, finished.origin)
             return Outcome(row, record, final, stored=False)
-        except OSError as error_:
+        except (OSError, StoreError) as error_:
             if folder is not None:  # its room may do for the records alone
-                shutil.rmtree(folder, ignore_errors=True)
+                remove(folder)
                 folder = None
             if problem:
                 return Outcome(row, record, store.folder / row.name, stored=False)
-            problem = f"could not be stored: {error_.strerror or error_}"
+            why = getattr(error_, "strerror", None) or error_
+            problem = f"could not be stored: {why}"
             told = "; ".join(filter(None, (record.error, problem)))
             status = "failed" if record.status == "ok" else record.status
             record = replace(record, status=status, error=told)

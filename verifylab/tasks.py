@@ -14,6 +14,7 @@ from verifylab.grid_rows import OUT
 from verifylab.isolated import LOG, Ending, Limits, Stop, execute
 from verifylab.provenance import automatic_device, provenance
 from verifylab.records import result_problem
+from verifylab.run_folder import settle
 
 __all__ = ["Finished", "Task", "failure", "needs_gpu", "now", "perform"]
 
@@ -116,7 +117,10 @@ def perform(task: Task, folder: Path, gpu: str | None = None, stop: Stop | None 
         ending = execute(
             task.notebook, task.parameters, folder, task.limits, variables=variables, stop=stop
         )
-        if ending.status == "ok" and (problem := result_problem(folder)):
+        problem = settle(folder)
+        if ending.status == "ok" and problem:
+            ending = Ending("failed", problem)
+        elif ending.status == "ok" and (problem := result_problem(folder, deep=True)):
             reason = f"the notebook ended well, but its folder {OUT!r} has {problem}"
             ending = Ending("failed", reason)
         if ending.status == "ok":

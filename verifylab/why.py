@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from verifylab.advise import graph_ms_of, policy_gains, policy_map, policy_runs
+from verifylab.advise import policy_gains, policy_map, policy_runs
 from verifylab.checks import fraction, whole, whole_list
 from verifylab.dcut import DraftLadder
 from verifylab.draft_calibration import shuffled
 from verifylab.draft_trace import DraftTrace
 from verifylab.experiment import MAX_WIDTH, AnyWorkload, Settings, grid
+from verifylab.graph_price import graph_ms_of
 from verifylab.machine import MachineProfile, load_profile
 from verifylab.published import figure, table
 from verifylab.stats import paired, with_times

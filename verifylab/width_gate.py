@@ -16,7 +16,6 @@ from typing import Any
 
 import pandas as pd
 
-from verifylab.advise import graph_ms_of, with_graph_ms
 from verifylab.checks import fraction, whole, whole_list
 from verifylab.counters import SCALARS
 from verifylab.dcut import (
@@ -31,6 +30,7 @@ from verifylab.device import Choice, choose
 from verifylab.experiment import MAX_CAPACITY, MAX_WIDTH, Settings, grid
 from verifylab.gate import Gate
 from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
+from verifylab.graph_price import graph_ms_of, with_graph_ms
 from verifylab.keyspace import key_space
 from verifylab.machine import MachineProfile, load_profile
 from verifylab.measured import measure
@@ -74,7 +74,7 @@ class Config:
     output_tokens, row_budget : int
         Tokens a request asks for; rows of a dispatch at most.
     graph_ms : float or None
-        Milliseconds of one capture and eviction of a graph of `advise.NODES_PER_GRAPH` nodes;
+        Milliseconds of one capture and eviction of a graph of `graph_price.NODES_PER_GRAPH` nodes;
         None: the machine's own. Modelled time only: a device that computes has graphs of its own.
     confidence_spread : float or None
         None: as calibrated, its uncertainty included in the probability.

@@ -1,0 +1,92 @@
+"""``gc`` takes what sweeps wrote and is not ok, and nothing else that lies about."""
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from verifylab import cli
+from verifylab.collecting import collect, garbage
+from verifylab.loading import scan
+from verifylab.provenance import library_hash
+from verifylab.store import Record, Store
+
+OK = Record("r", "ok", "", 1.0, "2026-01-01T00:00:00+00:00", "2026-01-01T00:00:01+00:00", "i")
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+
+def put(sweep: str, run: str, status: str = "ok") -> Path:
+    record = replace(OK, run=run, status=status, library=library_hash())
+    with Store("runs", sweep) as store:
+        aside = store.begin(run)
+        pd.DataFrame({"x": [1]}).to_parquet(aside / "result.parquet")
+        return store.commit(aside, record, {}, {})
+
+
+def gc(*arguments: str) -> str:
+    result = CliRunner().invoke(cli.main, ["gc", *arguments])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def seen() -> dict[str, str]:
+    return {f"{run.sweep}/{run.run}": run.status for run in scan("runs")}
+
+
+def test_single_runs_beside_sweeps_hide_none_of_them():
+    put("s", "a")
+    put("t", "b")
+    bad = put("t", "c", "failed")
+    imported = put("x", "y")
+    shutil.move(imported, "runs/imported")
+    shutil.rmtree("runs/x")
+    mine = Path("runs/mine")  # as plain papermill leaves it
+    mine.mkdir()
+    shutil.copy(imported.parents[1] / "s" / "a" / "result.parquet", mine)
+    Path("runs/notes").mkdir()
+    Path("runs/notes/todo.txt").write_text("a user's own")
+    for _ in range(2):  # the second time beside the lock that the first may have left
+        assert seen() == {
+            "s/a": "ok", "t/b": "ok", "t/c": "failed",
+            "runs/imported": "ok", "runs/mine": "corrupt",
+        }  # fmt: skip
+        assert gc().splitlines()[0].startswith("would remove runs/t/c: status failed")
+        gc("mine", "--yes")  # named, so it goes
+        assert mine.exists() is False
+        shutil.copytree("runs/s/a", mine)
+        for name in ("status.json", "params.json", "provenance.json"):
+            (mine / name).unlink()
+    gc("--yes")
+    assert not bad.exists() and mine.exists() and Path("runs/notes/todo.txt").exists()
+    assert set(seen()) == {"s/a", "t/b", "runs/imported", "runs/mine"}
+
+
+def test_a_folder_that_holds_other_runs_is_no_garbage():
+    bad = put("s", "bad", "failed")
+    shutil.move(put("t", "good"), bad / "good")
+    gc("s", "--yes")
+    assert (bad / "good" / "status.json").exists()
+
+
+def test_what_became_ok_meanwhile_stays():
+    bad = put("s", "r", "failed")
+    found = garbage([Path("runs/s")])
+    assert [one.run for one in found] == ["r"]
+    put("s", "r")
+    assert collect(found) == [] and (bad / "result.parquet").exists()
+
+
+def test_a_half_replaced_run_is_put_back_and_not_called_removed():
+    folder = put("s", "r")
+    os.rename(folder, folder.with_name(".old-r"))
+    assert gc("--yes").startswith("0 folders")
+    with Store("runs", "s"):
+        assert seen() == {"s/r": "ok"}
