@@ -19,8 +19,8 @@ WORDS = (
     "drawn anew, and the answer computed again."
 )
 _GENERAL = (
-    "The model's form is not redrawn, nor is a server that drains instead of refilling: see the "
-    "README, How sure and limits."
+    "The model's form is not redrawn, and a server that drains instead of refilling may want "
+    "another gate: see the README, how sure and limits."
 )
 
 
