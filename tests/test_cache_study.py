@@ -28,7 +28,13 @@ def test_harmless_is_where_captures_cost_one_percent(study):
     assert at_8.canonical_gb < 0.1 < 5 < at_8.arrangement_gb
     assert at_8.arrangement_tok_s > at_8.canonical_tok_s
     assert study.harmless.set_index("width").loc[4].lru_harmless <= 10
-    assert "graphs" in study.sentence()
+    row = study.harmless.iloc[-1]
+    held = study.capacity[
+        (study.capacity.width == row.width) & (study.capacity.capacity == row.lru_harmless)
+        & (study.capacity.policy == "arrangement") & (study.capacity.eviction == "lru")
+    ].iloc[0]  # fmt: skip
+    assert f"{row.lru_harmless:.0f} graphs" in study.sentence()
+    assert f"LRU: {held.tok_s:.1f} tok/s" in study.sentence(), "the rate at that capacity"
 
 
 def test_curve_and_direct_simulation_price_alike(study):

@@ -302,6 +302,16 @@ class _Page(HTMLParser):
         self.tags.append((tag, dict(attributes)))
 
 
+def test_a_summary_s_sentences_wrap_and_its_table_scrolls():
+    text = "Gate at 7, <sure>.\nAnd more.\n\n width  tok_s\n     8   99.4\n(a note)\n\nModelled.\n"
+    assert report._prose_and_tables(text) == [
+        "<p>Gate at 7, &lt;sure&gt;.</p>",
+        "<p>And more.</p>",
+        "<pre> width  tok_s\n     8   99.4\n(a note)</pre>",
+        "<p>Modelled.</p>",
+    ]
+
+
 def test_the_report_is_one_file_that_asks_nobody():
     seven()
     (line,) = lines("report", "s")

@@ -13,6 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from verifylab import plots
+from verifylab.explain import explain
+from verifylab.gate import Gate
+from verifylab.plots_batch import steps_figure
 
 STAMP = {"time": "modelled", "machine": "hand-made", "date": "2026-01-02", "seeds": 7}
 
@@ -81,7 +84,7 @@ def test_difference_stacks_the_parts_and_marks_the_whole(differences, arms, ax):
     ys = [tuple(map(float, np.atleast_1d(line.get_ydata()))) for line in ax.lines]
     assert (-3.0, 8.0) in ys, "the whole"
     assert (-2.4, 3.9) in ys, "published, only at the widths shown"
-    assert any(np.allclose(y, (10.0, 10.0)) for y in ys if len(y) == 2), "the bound"
+    assert any(np.allclose(y, (10.0, 10.0)) for y in ys if len(y) == 2), "captures free"
     assert [t.get_text() for t in ax.get_xticklabels()] == ["2", "8"]
     assert any("true pair" in t for t in texts(ax)), "the caveat stands beside"
 
@@ -105,7 +108,7 @@ def test_thresholds_draw_a_line_a_width_and_name_those_that_do_not_move(ax):
     drawn = [list(line.get_ydata()) for line in ax.lines if len(line.get_ydata()) == 3]
     assert [-3.0, 0.0, 0.0] in drawn and [8.0, 8.0, 0.0] in drawn
     assert "no difference at n = 16" in texts(ax)
-    assert "recommended" in texts(ax)
+    assert {"recommended", "n = 2: -3.0 %", "n = 8: +8.0 %"} <= set(texts(ax))
     assert [t.get_text() for t in ax.get_xticklabels()] == ["0", "8", "33*"]
 
 
@@ -114,9 +117,13 @@ def test_probability_bars_carry_their_numbers(ax):
         {"min_width": [0, 8, 33], "gain_pct": [-1.0, 2.0, 0.0], "gain_low": [-2.0, 1.0, 0.0],
          "gain_high": [0.0, 3.0, 0.0], "probability": [0.0, 0.9, 0.1]}
     )  # fmt: skip
-    plots.draw_probability(table, 8, 16, ax, "modelled | x")
+    plots.draw_probability(table, 8, [2, 4, 8, 16], ax, "modelled | x")
     assert [round(p.get_height(), 6) for p in ax.patches] == [0, 90, 10]
-    assert {"0%", "90%", "10%", "modelled | x"} <= set(texts(ax))
+    assert {"0%", "90%", "10%", "recommended", "modelled | x"} <= set(texts(ax))
+    assert [bool(p.get_hatch()) for p in ax.patches] == [False, True, False], "not by colour alone"
+    said = ax.get_xlabel()
+    assert "* above every width: never" in said and "against never canonical" in said
+    assert "mean over 4 widths, 2 to 16, each counted the same" in said
     assert ax.get_xticklabels()[2].get_text() == "33*\n+0.0 %"
 
 
@@ -129,6 +136,31 @@ def test_key_counts_show_both_arms_and_measured(ax):
     ys = [list(map(float, np.atleast_1d(line.get_ydata()))) for line in ax.lines]
     assert [10.0, 266.0] in ys and [2.0, 3.0] in ys and [206.5] in ys
     assert {"10", "266"} <= set(texts(ax))
+
+
+def test_the_line_breaks_where_d_cut_stops(ax):
+    spaces = pd.DataFrame(
+        {"width": [7, 8, 16], "arrangement_keys": [77, 266, 1], "canonical_keys": [2, 3, 1]}
+    )
+    plots.draw_key_counts(spaces, 32, ax, setting="D-Cut ratio 0.75")
+    (own,) = (line for line in ax.lines if line.get_label() == "arrangement (counted)")
+    assert np.isnan(own.get_ydata()[2]) and own.get_ydata()[1] == 266
+    assert "D-Cut off\nabove 8" in texts(ax) and {"2", "3"} <= set(texts(ax))
+    assert "ratio 0.75" in ax.get_xlabel()
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.0, "0%"), (0.001, "<1%"), (0.74, "74%"), (0.994, "99%"), (0.996, ">99%"), (1.0, ">99%")],
+)
+def test_a_share_is_never_rounded_to_certainty(share, text):
+    assert plots.share_text(share) == text
+
+
+def test_a_batch_says_that_launches_are_a_layer_s():
+    arms = explain([0, 1, 2, 3], [4, 3, 4, 3], Gate())
+    figure = steps_figure([arms], [0, 1, 2, 3], ["step 1"])
+    assert figure.axes[0].get_title(loc="left") == "step 1, arrangement: 28 launches a layer"
 
 
 def test_every_panel_says_modelled_machine_date_and_n(arms, differences):

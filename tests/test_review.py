@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shutil
 
+import matplotlib.style
 import pandas as pd
 import pytest
 from click.testing import CliRunner
 from matplotlib import colors
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from test_notebooks import ROOT
 
 from verifylab.cli import main
 from verifylab.dark import BACKGROUND, darken
+from verifylab.plots import STYLE
 from verifylab.review import PANELS, collect, marked_threshold
-from verifylab.review_pages import save_review
+from verifylab.review_pages import MARGIN, PAGE, _figure_pages, _front, save_review
 from verifylab.stored_runs import stored_runs
 
 STORED = ROOT / "tests" / "fixtures" / "stored"
@@ -37,11 +42,18 @@ def test_all_six_figures_with_their_captions(review):
         ), drawn.caption
         said = [t.get_text() for t in drawn.figure().texts]
         assert drawn.caption in said
+        assert drawn.reading in [" ".join(text.split()) for text in said]
 
 
 def test_the_verdict_is_that_of_the_runs(review):
-    gate, policies, cache = review.verdict
+    gate, widths, off, form, policies, kernels, cache, basis, words = review.verdict
     assert gate.startswith("Gate at ") and "indirect" in policies and "width 8" in cache
+    assert "at 6" in widths and "it beats canonical at" in off and "not redrawn" in form
+    assert "with the kernels kept, at 31.3 ms" in kernels and "exec_update" in kernels
+    assert basis.startswith("All times are modelled on gb10-published, no step ran on a GPU")
+    assert "ratio 0.75" in basis and "32 graphs" in basis and "31.3 ms" in basis
+    assert all(word in words for word in ("Arrangement", "Canonical", "Indirect", "Redraw"))
+    assert not any("-0.0 " in line for line in review.verdict)
     (run,) = [r for r in stored_runs(STORED) if r.sweep == "width_gate"]
     marked = marked_threshold(run.table("recommendation"))
     assert gate.startswith(f"Gate at {marked}")
@@ -85,6 +97,64 @@ def test_what_is_missing_is_named(tmp_path):
     assert "Not in these runs: Which policy wins" in page
 
 
+def test_the_run_that_ended_last_is_drawn_and_the_others_are_named(tmp_path):
+    shutil.copytree(STORED, tmp_path / "runs")
+    (first,) = (tmp_path / "runs" / "width_gate").glob("*/")
+    second = first.parent.parent / "again" / "early"
+    shutil.copytree(first, second)
+    for folder, ended in ((first, "T09:00:00"), (second, "T10:00:00")):
+        body = json.loads((folder / "status.json").read_text())
+        body["ended"] = body["ended"][:10] + ended
+        (folder / "status.json").write_text(json.dumps(body))
+    review = collect([tmp_path / "runs"])
+    assert {d.run.label for d in review.drawn[:4]} == {"again/early"}
+    (line,) = review.passed_over
+    assert line.startswith(f"width_gate/{first.name} (")
+    assert line.endswith("again/early ended later")
+    out = tmp_path / "out"
+    done = CliRunner().invoke(main, ["figures", str(tmp_path / "runs"), "--out", str(out)])
+    assert f"passed over {line}" in done.stderr and "used again/early: 1_key_space" in done.stderr
+    assert f"Passed over: {line}" in (out / "index.html").read_text()
+
+
+def test_a_drain_is_told_from_its_own_run(tmp_path):
+    shutil.copytree(STORED / "width_gate", tmp_path / "width_gate")
+    (steady,) = (tmp_path / "width_gate").glob("*/")
+    drain = steady.with_name("drain")
+    shutil.copytree(steady, drain)
+    for name, key, value in (
+        ("params.json", "parameters", {"mode": "drain"}), ("status.json", "ended", "2001-01-01"),
+    ):  # fmt: skip
+        body = json.loads((drain / name).read_text())
+        (drain / name).write_text(json.dumps({**body, key: value}))
+    (drain / "summary.txt").write_text("Gate at 8, a drain.")
+    said = collect([tmp_path]).verdict
+    assert any(
+        line.startswith("As a drain (width_gate/drain): Gate at 8, a drain.") for line in said
+    )
+
+
+def test_all_pages_of_the_handout_are_one_size_and_keep_the_margin(review, tmp_path):
+    pdf = save_review(review, tmp_path)[1].read_bytes()
+    boxes = re.findall(rb"/MediaBox \[([^\]]*)\]", pdf)
+    assert len(boxes) == 8 and len(set(boxes)) == 1
+    with matplotlib.style.context(STYLE):
+        for page in [*_front(review), *(p for d in review.drawn for p in _figure_pages(d))]:
+            renderer = FigureCanvasAgg(page).get_renderer()
+            inch = page.dpi
+            wide, tall = (inch * size for size in PAGE)
+            edge = (MARGIN - 0.02) * inch
+            boxes = [t.get_window_extent(renderer) for t in page.texts]
+            boxes += [ax.get_tightbbox(renderer) for ax in page.axes]
+            for box in boxes:
+                assert box.x0 >= edge and box.x1 <= wide - edge
+                assert box.y0 >= edge and box.y1 <= tall - edge
+            notes = [t.get_window_extent(renderer) for t in page.texts]
+            assert all(a.y0 > b.y1 for a, b in itertools.pairwise(notes)), "one below the other"
+            for ax in page.axes:
+                assert notes[1].y1 < ax.get_tightbbox(renderer).y0, "reading below the axes"
+
+
 def test_runs_that_are_not_good_are_left_out(tmp_path):
     shutil.copytree(STORED / "width_gate", tmp_path / "width_gate")
     (folder,) = (tmp_path / "width_gate").glob("*/")
@@ -110,6 +180,15 @@ def test_dark_mirrors_greys_and_keeps_what_is_hidden():
     assert colors.to_rgb(blue.get_color())[2] > 0.7
     assert bar.get_edgecolor()[3] == 0 and colors.to_rgb(inside.get_color()) == (0, 0, 0)
     assert colors.to_hex(ax.get_facecolor()) == BACKGROUND
+
+
+def test_an_outline_is_kept_in_the_colour_of_the_page():
+    figure = Figure()
+    (tick,) = figure.subplots().plot([0], [0], "_", color="#009E73")
+    tick.set_path_effects([withStroke(linewidth=5, foreground="white")])
+    darken(figure)
+    (effect,) = tick.get_path_effects()
+    assert effect._gc["foreground"] == BACKGROUND
 
 
 def test_the_command(tmp_path):

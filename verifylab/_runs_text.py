@@ -88,14 +88,14 @@ def delta_object(delta: Delta) -> dict[str, Any]:
 def delta_row(delta: Delta) -> dict[str, Any]:
     """Return a line of a comparison as cells of a table."""
     sides = (delta.low_pct, delta.high_pct)
-    between = "" if None in sides else "[{:+.2f}, {:+.2f}]".format(*sides)
+    between = "" if None in sides else "[{:+z.2f}, {:+z.2f}]".format(*sides)
     return {
         "class": delta.kind,
         "metric": delta.metric,
         "where": " ".join(f"{name}={_text(value)}" for name, value in delta.where.items()) or "all",
         "a": delta.a,
         "b": delta.b,
-        "delta %": "" if delta.delta_pct is None else f"{delta.delta_pct:+.2f}",
+        "delta %": "" if delta.delta_pct is None else f"{delta.delta_pct:+z.2f}",
         "95 %": between,
         "n": delta.n,
     }

@@ -35,6 +35,11 @@ def figures(sweeps: tuple[str, ...], out: str, as_json: bool) -> None:
             raise ValueError(f"{sweep} is no folder of stored runs: name runs/SWEEP")
     review = collect(sweeps)
     written = save_review(review, writable_folder(out, name="--out"))
+    for label in dict.fromkeys(drawn.run.label for drawn in review.drawn):
+        names = ", ".join(d.panel.name for d in review.drawn if d.run.label == label)
+        click.echo(f"used {label}: {names}", err=True)
+    for line in review.passed_over:
+        click.echo(f"passed over {line}", err=True)
     if as_json:
         for row in review.contents().to_dict("records"):
             json_line({str(name): value for name, value in row.items()})

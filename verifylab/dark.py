@@ -10,7 +10,10 @@ from matplotlib.collections import Collection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
+from matplotlib.patheffects import withStroke
 from matplotlib.text import Annotation, Text
+
+from verifylab.plots import OUTLINE
 
 __all__ = ["BACKGROUND", "darken"]
 
@@ -66,7 +69,8 @@ def _recolour(artist: Any, names: tuple[str, ...]) -> None:
             continue  # invisible, and to stay so
         turned = [_turn(c) for c in rgba]
         getattr(artist, f"set_{name}")(turned if isinstance(artist, Collection) else turned[0])
-    artist.set_path_effects([])  # outlines in the colour of a white page
+    if artist.get_path_effects():  # an outline in the colour of the page
+        artist.set_path_effects([withStroke(linewidth=OUTLINE, foreground=BACKGROUND)])
 
 
 def _is_grey(rgba: Any) -> bool:

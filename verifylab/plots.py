@@ -21,7 +21,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
-from verifylab.dcut import DEFAULT_LADDER, DEFAULT_RATIO, DraftLadder, snap_ratio
+from verifylab.dcut import (
+    DCUT_WIDTH_CAP,
+    DEFAULT_LADDER,
+    DEFAULT_RATIO,
+    DraftLadder,
+    snap_ratio,
+)
 from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
 from verifylab.paths import write_files
 
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
     from verifylab.width_gate import WidthGate
 
 __all__ = [
+    "OUTLINE",
     "STYLE",
     "draw_collapse",
     "draw_difference",
@@ -38,12 +45,15 @@ __all__ = [
     "footnote",
     "key_space_figure",
     "png",
+    "share_text",
     "save_figure",
     "stamp",
     "width_gate_figure",
 ]
 
 STYLE = Path(__file__).with_name("verifylab.mplstyle")
+#: Points of the page's colour around a mark that stands on a bar, the mark included.
+OUTLINE = 5.0
 
 #: Colour, hatch and label of each cause of a difference.
 CAUSES = {
@@ -67,6 +77,19 @@ def stamp(table: pd.DataFrame) -> str:
     row = table.iloc[0]
     where = " on " if row.time == "measured" else " | "
     return f"{row.time}{where}{row.machine} | {row.date} | n = {row.seeds} seeds"
+
+
+def share_text(share: float) -> str:
+    """Return a share in whole percent; what is nearly all, or all, is ">99%"."""
+    if share >= 0.995:
+        return ">99%"
+    return "<1%" if 0 < share < 0.005 else f"{share:.0%}"
+
+
+def _widths_text(widths: Sequence[int]) -> str:
+    if len(widths) > 3:
+        return f"{len(widths)} widths, {min(widths)} to {max(widths)}"
+    return f"width{'s' * (len(widths) > 1)} {', '.join(map(str, sorted(widths)))}"
 
 
 def footnote(ax: Axes, text: str, *, line: int = 0, right: bool = True) -> None:
@@ -185,7 +208,7 @@ def draw_difference(
     published : DataFrame, optional
         ``canonical_ab.csv``: drawn beside where the width is shown.
     arms : DataFrame, optional
-        With ``bound_tok_s``: what keeping every own depth with no captures would reach.
+        With ``bound_tok_s``: what keeping every own depth with free captures would reach.
     note : str, optional
         Small print; default: the stamp of `differences`.
     """
@@ -215,11 +238,11 @@ def draw_difference(
     if arms is not None:
         own = arms[arms.policy == "arrangement"].set_index("width")
         free = arms[arms.policy == "unpruned"].set_index("width")
-        outline = [patheffects.Stroke(linewidth=5, foreground="white"), patheffects.Normal()]
-        bound = [100 * (own.bound_tok_s[w] / own.tok_s[w] - 1) for w in table.width]
+        outline = [patheffects.withStroke(linewidth=OUTLINE, foreground="white")]
+        uncharged = [100 * (own.bound_tok_s[w] / own.tok_s[w] - 1) for w in table.width]
         ax.plot(
-            x, bound, ls="none", marker="_", ms=26, mew=3, color="#009E73", zorder=4,
-            path_effects=outline, label="own depths, captures free",
+            x, uncharged, ls="none", marker="_", ms=26, mew=3, color="#009E73", zorder=4,
+            path_effects=outline, label="own depths kept, captures free",
         )  # fmt: skip
         if len(free):
             ax.plot(
@@ -286,13 +309,11 @@ def draw_thresholds(gates: pd.DataFrame, recommended: int | None, ax: Axes) -> A
         x = [at[m] for m in rows.min_width]
         ax.fill_between(x, rows.gain_low, rows.gain_high, color=colours[i], alpha=0.2, lw=0)
         ax.plot(x, rows.gain_pct, color=colours[i], marker=markers[i % len(markers)], ms=7)
-        first, last = rows.iloc[0], rows.iloc[-1]
-        ends.append(
-            (first.gain_pct, f"n = {width}: {last.tok_s:.0f} to {first.tok_s:.0f}", colours[i])
-        )
+        first = rows.iloc[0]
+        ends.append((first.gain_pct, f"n = {width}: {first.gain_pct:+z.1f} %", colours[i]))
     ax.axhline(0, color="black", lw=1)
     ax.set_xticks(range(len(candidates)), _threshold_names(candidates, gates.width.max()))
-    ax.set_xlim(-3.3 if ends else -0.6, len(candidates) - 0.4)
+    ax.set_xlim(-2.9 if ends else -0.6, len(candidates) - 0.4)
     low, high = ax.get_ylim()
     ax.set_ylim(low - 0.04 * (high - low), high + 0.16 * (high - low))
     gap = 0.075 * (ax.get_ylim()[1] - ax.get_ylim()[0])
@@ -316,7 +337,7 @@ def draw_thresholds(gates: pd.DataFrame, recommended: int | None, ax: Axes) -> A
         + (" (* above every width: never)" if candidates[-1] > gates.width.max() else ""),
         ylabel=f"tok/s against never\ncanonical, %, {gates.iloc[0].time}",
     )
-    ax.set_title("Throughput over the threshold (labels: tok/s never to always)")
+    ax.set_title("Throughput over the threshold (labels: always against never)")
     footnote(ax, stamp(gates))
     return ax
 
@@ -324,7 +345,7 @@ def draw_thresholds(gates: pd.DataFrame, recommended: int | None, ax: Axes) -> A
 def draw_probability(
     table: pd.DataFrame,
     recommended: int | None,
-    widest: int,
+    widths: Sequence[int],
     ax: Axes,
     stamp_text: str = "",
     redrawn: str = "seeds, spread, machine",
@@ -337,8 +358,8 @@ def draw_probability(
         ``min_width, gain_pct, gain_low, gain_high, probability``, as `recommend` returns.
     recommended : int or None
         Threshold to mark.
-    widest : int
-        Widest batch, above which a threshold means never.
+    widths : sequence of int
+        That the gain is a mean over; a threshold above them all means never.
     ax : Axes
     stamp_text : str
     redrawn : str
@@ -349,34 +370,49 @@ def draw_probability(
     chosen = table.min_width == recommended
     ax.bar(
         x, 100 * table.probability, 0.6, color=np.where(chosen, "#F0E442", "#d5d5d5"),
-        edgecolor="black", lw=1,
+        edgecolor="black", lw=np.where(chosen, 2.5, 1), hatch=["//" if c else "" for c in chosen],
     )  # fmt: skip
     for i, p in enumerate(table.probability):
         ax.annotate(
-            f"{p:.0%}", (i, 100 * p), xytext=(0, 4), textcoords="offset points", ha="center",
+            share_text(p), (i, 100 * p), xytext=(0, 4), textcoords="offset points", ha="center",
             fontsize=11, fontweight="bold" if chosen[i] else "normal",
         )  # fmt: skip
+    for at in np.flatnonzero(chosen):
+        ax.annotate(
+            "recommended", (at, 0.985), xycoords=("data", "axes fraction"), ha="center", va="top",
+            fontsize=11, fontweight="bold",
+        )  # fmt: skip
     names = [
-        f"{name}\n{gain + 0.0:+.1f} %" for name, gain in
-        zip(_threshold_names(table.min_width, widest), table.gain_pct.round(1), strict=True)
+        f"{name}\n{gain:+z.1f} %" for name, gain in
+        zip(_threshold_names(table.min_width, max(widths)), table.gain_pct, strict=True)
     ]  # fmt: skip
     ax.set_xticks(x, names)
-    ax.set_ylim(0, 112)
+    ax.set_ylim(0, 120)
     ax.yaxis.set_major_locator(FixedLocator([0, 25, 50, 75, 100]))
     ax.grid(axis="x", visible=False)
     ax.set(
-        xlabel="threshold, and its mean gain over these widths",
+        xlabel="threshold"
+        + (" (* above every width: never)" if table.min_width.max() > max(widths) else "")
+        + ", and its gain in tok/s against never canonical:\n"
+        f"mean over {_widths_text(widths)}, each counted the same",
         ylabel="share of redraws in which no\nother candidate does better, %",
     )
     ax.set_title(f"How sure within what is redrawn: {redrawn}")
-    footnote(ax, stamp_text)
+    footnote(ax, stamp_text, line=1)
     return ax
 
 
 def draw_key_counts(
-    spaces: pd.DataFrame, capacity: int, ax: Axes, *, measured: pd.DataFrame | None = None
+    spaces: pd.DataFrame,
+    capacity: int,
+    ax: Axes,
+    *,
+    measured: pd.DataFrame | None = None,
+    setting: str = "",
 ) -> Axes:
     """Reachable keys by width, both arms, with the cache and the published counts.
+
+    The lines break where D-Cut stops: the widths between are not on them.
 
     Parameters
     ----------
@@ -386,11 +422,28 @@ def draw_key_counts(
     ax : Axes
     measured : DataFrame, optional
         ``width, low, high``: published counts.
+    setting : str
+        Ratio and drafts, said under the widths.
     """
     spaces = spaces.sort_values("width").reset_index(drop=True)
     x = np.arange(len(spaces))
-    ax.plot(x, spaces.arrangement_keys.astype(float), label="arrangement (counted)", **ARRANGEMENT)
-    ax.plot(x, spaces.canonical_keys.astype(float), label="canonical (counted)", **CANONICAL)
+    pruned = int((spaces.width <= DCUT_WIDTH_CAP).sum())
+    broken = 0 < pruned < len(spaces)
+    for counts, label, look in (
+        (spaces.arrangement_keys, "arrangement (counted)", ARRANGEMENT),
+        (spaces.canonical_keys, "canonical (counted)", CANONICAL),
+    ):
+        at_x, y = x.astype(float), counts.to_numpy(float)
+        if broken:
+            at_x, y = np.insert(at_x, pruned, pruned - 0.5), np.insert(y, pruned, np.nan)
+        ax.plot(at_x, y, label=label, **look)
+    if broken:
+        ax.axvline(pruned - 0.5, color="#777777", ls=":", lw=1.6)
+        ax.annotate(
+            f"D-Cut off\nabove {DCUT_WIDTH_CAP}", (pruned - 0.5, 0.985),
+            xycoords=("data", "axes fraction"), xytext=(5, 0), textcoords="offset points",
+            va="top", fontsize=11, color="#555555",
+        )  # fmt: skip
     if measured is not None:
         at = {w: i for i, w in enumerate(spaces.width)}
         known = measured[measured.width.isin(at)]
@@ -408,26 +461,35 @@ def draw_key_counts(
                 f"{a:,}", (i, float(a)), xytext=(0, 9), textcoords="offset points", ha="center",
                 fontsize=11,
             )  # fmt: skip
+        ax.annotate(
+            f"{c:,}", (i, float(c)), xytext=(0, -9), textcoords="offset points", ha="center",
+            va="top", fontsize=11, color=CANONICAL["color"],
+        )  # fmt: skip
     top = float(max(spaces.arrangement_keys.max(), capacity))
-    ax.set_ylim(0.7, top * 4)
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}"))
+    ax.set_ylim(0.45, top * 4)
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}" if v >= 1 else ""))
     ax.yaxis.set_minor_formatter(NullFormatter())
     ax.yaxis.set_minor_locator(NullLocator())
     ax.set_xticks(x, [str(w) for w in spaces.width])
     ax.grid(axis="x", visible=False)
-    ax.set(xlabel="batch width n", ylabel="reachable keys (log)")
+    ax.set(
+        xlabel="batch width n" + (f"\n{setting}" if setting else ""), ylabel="reachable keys (log)"
+    )
     ax.set_title("Reachable keys by batch width")
     ax.legend(loc="upper left")
     return ax
 
 
 def key_space_figure(
-    spaces: pd.DataFrame, capacity: int, measured: pd.DataFrame | None = None
+    spaces: pd.DataFrame,
+    capacity: int,
+    measured: pd.DataFrame | None = None,
+    setting: str = "",
 ) -> Figure:
     """Return `draw_key_counts` as a figure of its own."""
     with matplotlib.style.context(STYLE):
         figure = Figure(figsize=(11, 6.2), layout="constrained")
-        draw_key_counts(spaces, capacity, figure.subplots(), measured=measured)
+        draw_key_counts(spaces, capacity, figure.subplots(), measured=measured, setting=setting)
     return figure
 
 
@@ -458,12 +520,12 @@ def width_gate_figure(result: WidthGate, published: pd.DataFrame | None = None) 
         draw_thresholds(result.gates, marked, axes[1, 0])
         measured = result.gates.time.iloc[0] == "measured"
         draw_probability(
-            best.table, marked, max(result.config.widths), axes[1, 1], stamp(result.gates),
+            best.table, marked, result.config.widths, axes[1, 1], stamp(result.gates),
             "seeds" if measured else "seeds, spread, machine",
         )  # fmt: skip
         figure.suptitle(_headline(result), x=0.012, ha="left", fontsize=18, fontweight="bold")
         figure.subplots_adjust(
-            left=0.065, right=0.985, top=0.90, bottom=0.10, wspace=0.19, hspace=0.42
+            left=0.065, right=0.985, top=0.91, bottom=0.115, wspace=0.19, hspace=0.42
         )
     return figure
 
@@ -472,15 +534,15 @@ def _headline(result: WidthGate) -> str:
     best = result.recommendation
     if best.indifferent:
         return "No difference: both arms are the same run at these widths"
-    sure = f"{best.probability:.0%}" if best.probability < 0.995 else "over 99%"
+    sure = share_text(best.probability)
     time = result.gates.time.iloc[0]
     if best.never:
         return f"Keep canonical off at these widths (best in {sure} of redraws, {time})"
     if best.gain_pct < 0:
         return f"No threshold that was tried pays: never canonical is better ({time})"
     return (
-        f"Switch canonical on from width {best.min_width} "
-        f"(best in {sure} of redraws; {best.gain_pct:+.1f} % tok/s over these widths, {time})"
+        f"Canonical on from width {best.min_width}: best in {sure} of redraws, "
+        f"{best.gain_pct:+z.1f} % tok/s (mean over {_widths_text(result.config.widths)}, {time})"
     )
 
 

@@ -100,6 +100,6 @@ def steps_figure(
             for line, arm in enumerate(step):
                 draw_batch(
                     arm, slots, axes[line, column],
-                    title=f"{name}, {arm.arm}: {arm.launches_per_layer} launches",
+                    title=f"{name}, {arm.arm}: {arm.launches_per_layer} launches a layer",
                 )  # fmt: skip
     return figure

@@ -131,24 +131,36 @@ def draw_memory(capacity: pd.DataFrame, harmless: pd.DataFrame, ax: Axes) -> Axe
         Tables of `verifylab.cache_study.CacheStudy`.
     ax : Axes
     """
-    colours = [GREY, BLUE, "#000000", RED, GREEN]
+    looks = (
+        (GREY, "o", "-"), (BLUE, "s", "--"), ("#000000", "D", "-."), (RED, "^", ":"),
+        (GREEN, "v", (0, (5, 1))),
+    )  # fmt: skip
+    widths = list(capacity.groupby("width").groups)
     for i, (width, part) in enumerate(capacity[capacity.eviction == "lru"].groupby("width")):
         row = harmless[harmless.width == width].iloc[0]
-        colour = colours[i % len(colours)]
+        colour, marker, line = looks[i % len(looks)]
         own = part[(part.policy == "arrangement") & (part.capacity <= row.arrangement_keys)]
-        ax.plot(own.memory_gb, 100 * own.share, color=colour)
+        ax.plot(own.memory_gb, 100 * own.share, color=colour, ls=line)
         last = own.iloc[-1]
-        ax.plot([last.memory_gb], [100 * last.share], "o", color=colour)
+        ax.plot([last.memory_gb], [100 * last.share], marker, color=colour)
         ax.annotate(
             f"n = {width}\n{int(row.arrangement_keys)} graphs\n{last.memory_gb:.1f} GB",
             (last.memory_gb, 100 * last.share), (0, 10), textcoords="offset points",
             ha="center", va="bottom", fontsize=11, color=colour,
         )  # fmt: skip
-        ax.plot([row.canonical_gb], [100], "s", color=colour, mfc="white", mew=2)
+        ax.plot([row.canonical_gb], [100], marker, color=colour, mfc="none", mew=2)
+        beside, ha = ((-9, 0), "right") if i == 0 else ((9, 0), "left")
+        below = 0 < i < len(widths) - 1
+        ax.annotate(
+            f"{width}" if below else f"n = {width}", (row.canonical_gb, 100),
+            (0, -9) if below else beside, textcoords="offset points",
+            ha="center" if below else ha, va="top" if below else "center", fontsize=11,
+            color=colour,
+        )  # fmt: skip
     low = 100 * capacity[capacity.eviction == "lru"].share.min()
-    ax.plot([], [], color="#000000", label="arrangement, LRU (circle: every key held)")
-    ax.plot([], [], "s", color="#000000", mfc="white", mew=2, ls="none",
-            label="canonical, every key held")  # fmt: skip
+    ax.plot([], [], color="#000000", label="arrangement, LRU (filled mark: every key held)")
+    ax.plot([], [], "o", color="#000000", mfc="none", mew=2, ls="none",
+            label="canonical, every key held (open mark)")  # fmt: skip
     ax.set_xscale("log")
     ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
     ax.xaxis.set_minor_formatter(NullFormatter())

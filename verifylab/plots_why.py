@@ -269,7 +269,8 @@ def draw_policy_map(table: pd.DataFrame, column: str, ax: Axes, *, title: str = 
     ----------
     table : DataFrame
         ``width``, `column`, ``policy, gain_pct`` and, where known, ``second, lead_pct``: with a
-        lead below `TIE_PCT` the runner-up is named too, and nobody where the gain is as small.
+        lead below `TIE_PCT` the runner-up is named too, and nobody, without a number, where the
+        gain is as small.
     column : str
         ``graph_ms`` or ``ratio``.
     ax : Axes
@@ -281,14 +282,14 @@ def draw_policy_map(table: pd.DataFrame, column: str, ax: Axes, *, title: str = 
         face, ink = POLICY_COLOURS.get(row.policy, ("#eeeeee", "#000000"))
         tie = getattr(row, "lead_pct", TIE_PCT) < TIE_PCT
         name = POLICY_NAMES.get(row.policy, row.policy)
+        gain = f"\n{row.gain_pct:+z.1f} %"
         if tie and row.gain_pct < TIE_PCT:
-            face, ink, name = "#ffffff", "#000000", "no clear\nwinner"
+            face, ink, name, gain = "#ffffff", "#000000", "no clear\nwinner", ""
         elif tie:
             name = f"{row.policy}\n= {row.second}".replace("_ragged", "").replace("_update", "")
         ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, fc=face, ec="#777777", lw=0.8))
         ax.annotate(
-            f"{name}\n{row.gain_pct + 0.0:+.1f} %", (x, y), ha="center", va="center", fontsize=9,
-            color=ink,
+            f"{name}{gain}", (x, y), ha="center", va="center", fontsize=9, color=ink,
         )  # fmt: skip
     ax.set_xlim(-0.5, len(widths) - 0.5)
     ax.set_ylim(-0.5, len(levels) - 0.5)
@@ -296,7 +297,12 @@ def draw_policy_map(table: pd.DataFrame, column: str, ax: Axes, *, title: str = 
     ax.set_yticks(range(len(levels)), [f"{level:g}" for level in levels])
     ax.grid(visible=False)
     label = {"graph_ms": "capture and eviction, ms a graph", "ratio": "D-Cut ratio"}[column]
-    ax.set(xlabel="batch width n", ylabel=label)
+    ax.set(ylabel=label)
+    ax.set_xlabel(
+        "batch width n; percent: gain over arrangement, tok/s, modelled\n"
+        f"no clear winner: nobody gains {TIE_PCT} %; a = b: less than {TIE_PCT} % apart",
+        fontsize=11,
+    )
     ax.set_title(title)
     return ax
 

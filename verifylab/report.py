@@ -63,10 +63,11 @@ def render(sweep: str | Path) -> str:
     name = runs[0].sweep
     varied = _varied(runs)
     counts = Counter(run.status for run in runs)
+    number = f"{len(runs)} run{'s' * (len(runs) != 1)}"
     tally = ", ".join(f"{counts[s]} {s}" for s in SEEN if counts[s])
     parts = [
         f"<h1>{escape(name)}</h1>",
-        f"<p class=tally>{len(runs)} runs: {escape(tally)}</p>",
+        f"<p class=tally>{number}: {escape(tally)}</p>",
         _overview(runs, varied),
     ]
     if bad:
@@ -79,7 +80,7 @@ def render(sweep: str | Path) -> str:
         '<meta http-equiv="Content-Security-Policy" '
         "content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">"
         '<meta name=viewport content="width=device-width, initial-scale=1">'
-        f"<title>{escape(name)}: {len(runs)} runs</title><style>{_STYLE}</style></head>"
+        f"<title>{escape(name)}: {number}</title><style>{_STYLE}</style></head>"
         f"<body><main>{''.join(parts)}</main></body></html>\n"
     )
 
@@ -128,7 +129,7 @@ def _run(run: Stored, varied: list[str], opened: bool) -> str:
     body = [_figure(path) for path in _figures(run.folder)]
     try:
         text = (run.folder / "summary.txt").read_text(encoding="utf-8", errors="replace")
-        body.insert(0, f"<pre>{escape(_private(text.strip()))}</pre>")
+        body[:0] = _prose_and_tables(_private(text))
     except OSError:
         pass
     body += [_result(run), _provenance(run)]
@@ -137,6 +138,17 @@ def _run(run: Stored, varied: list[str], opened: bool) -> str:
         f"<summary><b>{escape(run.run)}</b> {_badge(run.status)} <span>{escape(values)}</span>"
         f"</summary>{''.join(body)}</details></section>"
     )
+
+
+def _prose_and_tables(text: str) -> list[str]:
+    """Return a summary's parts: sentences wrap, aligned columns scroll."""
+    parts = []
+    for block in re.split(r"\n\s*\n", text.rstrip()):
+        if re.search(r"\S {2,}\S", block):
+            parts.append(f"<pre>{escape(block.rstrip())}</pre>")
+        else:
+            parts += [f"<p>{escape(line.strip())}</p>" for line in block.splitlines() if line]
+    return parts
 
 
 def _figures(folder: Path) -> list[Path]:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from verifylab.plots import (
 )
 from verifylab.plots_caches import draw_capacity, draw_memory
 from verifylab.plots_why import draw_policy_map
+from verifylab.review_text import kernels_kept, verdict
 from verifylab.stored_runs import StoredRun, stored_runs
 
 __all__ = ["PANELS", "Drawn", "Panel", "Review", "collect", "marked_threshold"]
@@ -43,6 +45,8 @@ class Panel:
         Tables that a run must hold.
     sweep : str
         Grid file whose runs hold them.
+    reading : str
+        How to read it.
     size : (float, float)
         Inches.
     """
@@ -51,17 +55,40 @@ class Panel:
     title: str
     needs: tuple[str, ...]
     sweep: str
-    size: tuple[float, float] = (9.6, 6.6)
+    reading: str
+    size: tuple[float, float] = (9.6, 7.0)
 
 
 PANELS = (
-    Panel("1_key_space", "Key space against width", ("arms",), "width_gate"),
-    Panel("2_collapse", "Collapse against throughput", ("arms",), "width_gate"),
-    Panel("3_gate", "Where the gate should sit", ("recommendation", "arms"), "width_gate"),
-    Panel("4_split", "What it costs and saves", ("differences", "arms"), "width_gate"),
-    Panel("5_capacity_memory", "A larger cache instead", ("result", "harmless"),
-          "cache_policies", (9.6, 11.6)),
-    Panel("6_policy_map", "Which policy wins", ("map",), "why_it_costs", (9.6, 6.6)),
+    Panel(
+        "1_key_space", "Key space against width", ("arms",), "width_gate",
+        "What lies above the dashed line does not fit the cache. Above the dotted line D-Cut is "
+        "off: every sequence verifies all its drafts, and one key is left.",
+    ),
+    Panel(
+        "2_collapse", "Collapse against throughput", ("arms",), "width_gate",
+        "An arrow a width, from its arrangement keys to its canonical keys; up is faster. Right of "
+        "the dashed line the keys do not fit the cache.",
+    ),
+    Panel(
+        "3_gate", "Where the gate should sit", ("recommendation", "arms"), "width_gate",
+        "How often each threshold comes out best when {redrawn} redrawn; the model's form is not.",
+    ),
+    Panel(
+        "4_split", "What it costs and saves", ("differences", "arms"), "width_gate",
+        "The difference split exactly by cause. Green ticks: own depths kept, captures free. "
+        "Crosses: D-Cut off, every draft verified; above the diamond it beats canonical.",
+    ),
+    Panel(
+        "5_capacity_memory", "A larger cache instead", ("result", "harmless"), "cache_policies",
+        "Where the black curve meets the blue line, capacity alone does as well as canonical. In "
+        "GPU memory: filled marks hold every arrangement key, open marks every canonical key.",
+        (9.6, 12.0),
+    ),
+    Panel(
+        "6_policy_map", "Which policy wins", ("map",), "why_it_costs",
+        "Against the arrangement arm, by what a graph costs. {kept}",
+    ),
 )  # fmt: skip
 
 
@@ -77,15 +104,18 @@ class Drawn:
         One line: counted, modelled or measured, machine, run, commit, date, n.
     tables : dict of str to DataFrame
         All that it shows.
+    reading : str
+        How to read it.
     """
 
     panel: Panel
     run: StoredRun
     caption: str
     tables: dict[str, pd.DataFrame]
+    reading: str
 
-    def figure(self) -> Figure:
-        """Draw it anew, with its caption."""
+    def figure(self, *, reading: bool = True) -> Figure:
+        """Draw it anew, with its caption and how to read it."""
         with matplotlib.style.context(STYLE):
             figure = Figure(figsize=self.panel.size)
             _DRAW[self.panel.name](self, figure)
@@ -93,10 +123,14 @@ class Drawn:
                 for text in [t for t in ax.texts if " | " in t.get_text()]:
                     text.remove()  # the panel's own stamp: the caption says more
             tall = self.panel.size[1]
+            said = textwrap.fill(self.reading, 138) if reading else ""
+            foot = 1.45 + 0.17 * (said.count("\n") + 1)
             figure.subplots_adjust(
-                left=0.11, right=0.97, top=1 - 0.5 / tall, bottom=1.2 / tall, hspace=0.32
+                left=0.11, right=0.97, top=1 - 0.5 / tall, bottom=foot / tall, hspace=0.32
             )
-            figure.text(0.015, 0.16 / tall, self.caption, fontsize=9.5, color="#555555")
+            small: dict[str, Any] = {"fontsize": 9.5, "color": "#555555"}
+            figure.text(0.015, 0.16 / tall, self.caption, **small)
+            figure.text(0.015, 0.36 / tall, said, va="bottom", **small)
         return figure
 
 
@@ -111,12 +145,15 @@ class Review:
     missing : tuple of Panel
         Figures that no run has the tables for.
     verdict : tuple of str
-        Sentences of the runs' summaries.
+        What the runs say, what it rests on, and the words used.
+    passed_over : tuple of str
+        Good runs that no figure is drawn from, and why.
     """
 
     drawn: tuple[Drawn, ...]
     missing: tuple[Panel, ...]
     verdict: tuple[str, ...]
+    passed_over: tuple[str, ...] = ()
 
     def contents(self) -> pd.DataFrame:
         """Return a table of contents: ``figure, title, caption, sweep, run, commit, date``."""
@@ -133,7 +170,8 @@ class Review:
 def collect(folders: Sequence[str | Path]) -> Review:
     """Look for what the six figures need in folders of runs, sweeps or all sweeps.
 
-    Where several runs hold a figure's tables, the newest is taken, and named in the caption.
+    Where several runs hold a figure's tables, the one that ended last is taken, and named in the
+    caption.
 
     Raises
     ------
@@ -150,15 +188,18 @@ def collect(folders: Sequence[str | Path]) -> Review:
         if not having:
             missing.append(panel)
             continue
-        run = max(having, key=lambda r: (r.date, r.label))
+        run = max(having, key=lambda r: (r.ended, r.label))
         tables = {name: run.table(name) for name in panel.needs}
-        drawn.append(Drawn(panel, run, _caption(panel, run, tables), tables))
+        drawn.append(
+            Drawn(panel, run, _caption(panel, run, tables), tables, _reading(panel, tables))
+        )
     if not drawn:
         raise ValueError(
             f"no stored run in {named} holds a table that a figure needs: run the sweeps "
             f"{', '.join(sorted({p.sweep for p in PANELS}))} of data/sweeps"
         )
-    return Review(tuple(drawn), tuple(missing), _verdict(drawn))
+    said = verdict({d.panel.sweep: (d.run, d.tables) for d in drawn}, runs)
+    return Review(tuple(drawn), tuple(missing), said, _passed_over(runs, drawn))
 
 
 def _caption(panel: Panel, run: StoredRun, tables: dict[str, pd.DataFrame]) -> str:
@@ -173,23 +214,26 @@ def _caption(panel: Panel, run: StoredRun, tables: dict[str, pd.DataFrame]) -> s
     return " | ".join(parts)
 
 
-def _verdict(drawn: Sequence[Drawn]) -> tuple[str, ...]:
-    """First lines of the summaries: the gate's, the cache's, and the other policies'."""
-    said: dict[str, list[str]] = {}
-    for one in drawn:
-        lines = _summary(one.run)
-        # The policy study says the gate first, at fewer widths; the width-gate study owns that.
-        said[one.panel.sweep] = lines[1:2] if one.panel.sweep == "why_it_costs" else lines[:1]
-    order = ("width_gate", "why_it_costs", "cache_policies")
-    return tuple(line for sweep in order for line in said.get(sweep, []))
+def _reading(panel: Panel, tables: dict[str, pd.DataFrame]) -> str:
+    redrawn = "the seeds are" if _measured(tables) else "seeds, confidence spread and machine are"
+    kept = kernels_kept(tables["map"]) if "map" in tables else ""
+    return panel.reading.format(redrawn=redrawn, kept=kept).strip()
 
 
-def _summary(run: StoredRun) -> list[str]:
-    try:
-        text = (run.folder / "summary.txt").read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return []
-    return [line.strip() for line in text.splitlines() if line.strip()]
+def _measured(tables: dict[str, pd.DataFrame]) -> bool:
+    arms = tables.get("arms")
+    return arms is not None and "time" in arms and arms.time.iloc[0] == "measured"
+
+
+def _passed_over(runs: Sequence[StoredRun], drawn: Sequence[Drawn]) -> tuple[str, ...]:
+    used = {d.run.folder for d in drawn}
+    out = []
+    for run in runs:
+        if run.folder not in used:
+            instead = {d.run.label: None for d in drawn if run.has(*d.panel.needs)}
+            why = f"{', '.join(instead)} ended later" if instead else "no table of these figures"
+            out.append(f"{run.label} ({run.ended or 'no date'}): {why}")
+    return tuple(out)
 
 
 def marked_threshold(table: pd.DataFrame) -> int | None:
@@ -221,7 +265,9 @@ def _key_space(drawn: Drawn, figure: Figure) -> None:
             "canonical_keys": counts["canonical"].to_numpy(int),
         }
     )
-    draw_key_counts(spaces, _capacity(drawn), figure.subplots())
+    draw_key_counts(
+        spaces, _capacity(drawn), figure.subplots(), setting=drawn.run.setting()
+    )  # fmt: skip
 
 
 def _collapse(drawn: Drawn, figure: Figure) -> None:
@@ -230,11 +276,9 @@ def _collapse(drawn: Drawn, figure: Figure) -> None:
 
 def _gate(drawn: Drawn, figure: Figure) -> None:
     table = drawn.tables["recommendation"]
-    arms = drawn.tables["arms"]
-    measured = "time" in arms and arms.time.iloc[0] == "measured"
     draw_probability(
-        table, marked_threshold(table), int(arms.width.max()), figure.subplots(),
-        redrawn="seeds" if measured else "seeds, spread, machine",
+        table, marked_threshold(table), sorted(set(drawn.tables["arms"].width)), figure.subplots(),
+        redrawn="seeds" if _measured(drawn.tables) else "seeds, spread, machine",
     )  # fmt: skip
 
 
@@ -254,7 +298,9 @@ def _policy_map(drawn: Drawn, figure: Figure) -> None:
     table = drawn.tables["map"]
     if "map" in table:
         table = table[table["map"] == "cost"]
-    draw_policy_map(table, "graph_ms", figure.subplots(), title="Best policy by width and cost")
+    draw_policy_map(
+        table, "graph_ms", figure.subplots(), title="Best policy: gain over arrangement"
+    )
 
 
 def _capacity(drawn: Drawn) -> int:

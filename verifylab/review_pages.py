@@ -7,10 +7,12 @@ import io
 import textwrap
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import matplotlib.style
 from matplotlib.backends.backend_pdf import PdfPages
 from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 
 from verifylab.dark import darken
 from verifylab.paths import write_files
@@ -21,6 +23,8 @@ __all__ = ["save_review"]
 
 #: Metadata without a date, so that the same runs give the same bytes.
 _UNDATED = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
+#: Inches of every page of the hand-out: fits Letter and A4 across, the margin inside.
+PAGE, MARGIN = (10.6, 8.2), 0.5
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -29,7 +33,7 @@ _PAGE = """<!DOCTYPE html>
 :root {{ color-scheme: light dark; }}
 body {{ font: 16px/1.5 sans-serif; max-width: 1500px; margin: 0 auto; padding: 16px;
   color: #111; background: #fff; }}
-figure {{ margin: 0; }}
+figure {{ margin: 0; }} figcaption {{ font-size: 14px; }} .runs {{ font-size: 13px; }}
 main {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(min(460px, 100%), 1fr));
   gap: 28px; }}
 h1 {{ font-size: 24px; }} h2 {{ font-size: 17px; margin: 0 0 4px; }}
@@ -42,7 +46,7 @@ img {{ width: 100%; height: auto; }}
 <div class="verdict">{verdict}</div>
 <main>
 {figures}
-</main>{missing}
+</main>{missing}{runs}
 </body></html>
 """
 
@@ -66,8 +70,8 @@ def save_review(review: Review, folder: str | Path) -> list[Path]:
         for ending, figure in (("", drawn.figure()), ("-dark", darken(drawn.figure()))):
             for kind in ("svg", "png", "pdf"):
                 contents[f"{name}{ending}.{kind}"] = _bytes(figure, kind)
-        pair = (contents[f"{name}.png"], contents[f"{name}-dark.png"])
-        images[name] = (_as_bytes(pair[0]), _as_bytes(pair[1]))
+        plain = (drawn.figure(reading=False), darken(drawn.figure(reading=False)))
+        images[name] = (_bytes(plain[0], "png"), _bytes(plain[1], "png"))
         for table, frame in drawn.tables.items():
             contents[f"{name}.{table}.csv"] = frame.to_csv(index=False)
     front: dict[str, str | bytes] = {
@@ -85,11 +89,6 @@ def _bytes(figure: Figure, kind: str) -> bytes:
     return buffer.getvalue()
 
 
-def _as_bytes(content: str | bytes) -> bytes:
-    assert isinstance(content, bytes)
-    return content
-
-
 def _html(review: Review, images: dict[str, tuple[bytes, bytes]]) -> str:
     figures = "\n".join(_figure(drawn, *images[drawn.panel.name]) for drawn in review.drawn)
     verdict = "".join(f"<p>{escape(line)}</p>" for line in review.verdict)
@@ -97,7 +96,14 @@ def _html(review: Review, images: dict[str, tuple[bytes, bytes]]) -> str:
         f"<p>Not in these runs: {escape(p.title)} (verifylab sweep data/sweeps/{p.sweep}.toml).</p>"
         for p in review.missing
     )
-    return _PAGE.format(verdict=verdict, figures=figures, missing=missing)
+    runs = "".join(f"<p class=runs>{escape(line)}</p>" for line in _runs(review))
+    return _PAGE.format(verdict=verdict, figures=figures, missing=missing, runs=runs)
+
+
+def _runs(review: Review) -> list[str]:
+    used = dict.fromkeys(f"{d.run.label} ({d.run.ended or 'no date'})" for d in review.drawn)
+    said = [f"Drawn from {', '.join(used)}."]
+    return said + [f"Passed over: {line}." for line in review.passed_over]
 
 
 def _figure(drawn: Drawn, light: bytes, dark: bytes) -> str:
@@ -106,43 +112,68 @@ def _figure(drawn: Drawn, light: bytes, dark: bytes) -> str:
     return (
         f"<figure><h2>{title}</h2><picture>"
         f'<source media="(prefers-color-scheme: dark)" srcset="{data[1]}">'
-        f'<img src="{data[0]}" alt="{title}. {escape(drawn.caption)}"></picture></figure>'
+        f'<img src="{data[0]}" alt="{title}. {escape(drawn.caption)}"></picture>'
+        f"<figcaption>{escape(drawn.reading)}</figcaption></figure>"
     )
 
 
 def _handout(review: Review) -> bytes:
     buffer = io.BytesIO()
+    panels = [page for drawn in review.drawn for page in _figure_pages(drawn)]
     with (
         matplotlib.style.context(STYLE),
         PdfPages(buffer, metadata={"CreationDate": None, "Title": "Design review"}) as pages,
     ):
-        pages.savefig(_front(review))
-        for drawn in review.drawn:
-            figure = drawn.figure()
-            figure.suptitle(drawn.panel.title, x=0.015, ha="left", fontsize=16, fontweight="bold")
-            width, tall = figure.get_size_inches()
-            figure.set_size_inches(width, tall + 0.5)
-            figure.subplots_adjust(top=1 - 1.05 / (tall + 0.5))
+        for figure in (*_front(review), *panels):
             pages.savefig(figure)
     return buffer.getvalue()
 
 
-def _front(review: Review) -> Figure:
-    figure = Figure(figsize=(9.6, 6.6))
-    figure.text(0.06, 0.9, "Where should the width gate sit?", fontsize=20, fontweight="bold")
-    y = 0.82
-    for line in review.verdict:
-        text = textwrap.fill(line, 88)
-        figure.text(0.06, y, text, fontsize=12.5, va="top", linespacing=1.4)
-        y -= 0.045 * (text.count("\n") + 1) + 0.035
-    y -= 0.02
-    for i, drawn in enumerate(review.drawn, 2):
-        figure.text(0.06, y, f"page {i}: {drawn.panel.title}", fontsize=11, va="top")
-        y -= 0.042
-    for panel in review.missing:
-        figure.text(
-            0.06, y, f"not in these runs: {panel.title} (sweep {panel.sweep})", fontsize=11,
-            va="top", color="#555555",
-        )  # fmt: skip
-        y -= 0.042
-    return figure
+def _figure_pages(drawn: Drawn) -> list[Figure]:
+    """Return a page for each part of a figure, one above the other on screen."""
+    pages = []
+    for part in range(len(drawn.figure().axes)):
+        figure = drawn.figure()
+        figure.set_size_inches(*PAGE)
+        for text in list(figure.texts):
+            text.remove()
+        for i, ax in enumerate(list(figure.axes)):
+            if i != part:
+                ax.remove()
+            else:
+                ax.set_position(_share(1.4, 2.5, PAGE[0] - 0.6, PAGE[1] - 1.3))
+        _write(figure, drawn.panel.title, PAGE[1] - MARGIN, fontsize=16, fontweight="bold")
+        _write(figure, textwrap.fill(drawn.reading, 116), MARGIN + 0.95, fontsize=10.5)
+        _write(figure, drawn.caption, MARGIN + 0.2, fontsize=9.5, color="#555555")
+        pages.append(figure)
+    return pages
+
+
+def _share(left: float, bottom: float, right: float, top: float) -> Bbox:
+    """Return a box in inches as shares of the page."""
+    return Bbox([[left / PAGE[0], bottom / PAGE[1]], [right / PAGE[0], top / PAGE[1]]])
+
+
+def _write(figure: Figure, text: str, y: float, **look: Any) -> None:
+    """Write below `y` inches from the foot of the page, at its left margin."""
+    figure.text(MARGIN / PAGE[0], y / PAGE[1], text, va="top", linespacing=1.35, **look)
+
+
+def _front(review: Review) -> list[Figure]:
+    """Return the verdict and the list of figures, on as many pages as they take."""
+    lines = [*review.verdict, f"Figures: {', '.join(d.panel.title for d in review.drawn)}."]
+    lines += [f"Not in these runs: {p.title} (sweep {p.sweep})." for p in review.missing]
+    blocks = [textwrap.fill(line, 116) for line in (*lines, *_runs(review))]
+    pages: list[Figure] = []
+    y = 0.0
+    for block in blocks:
+        tall = 0.195 * (block.count("\n") + 1)
+        if not pages or y - tall < MARGIN:
+            pages.append(Figure(figsize=PAGE))
+            y = PAGE[1] - MARGIN
+            title = "Where should the width gate sit?"
+            _write(pages[-1], title, y, fontsize=20, fontweight="bold")
+            y -= 0.55
+        _write(pages[-1], block, y, fontsize=10.5)
+        y -= tall + 0.12
+    return pages

@@ -29,8 +29,8 @@ class StoredRun:
     parameters : dict
     commit : str
         First characters of the commit it ran at, ``+`` where there were changes; "" unknown.
-    date : str
-        Day it ended, ISO.
+    ended : str
+        When, ISO; "" unknown.
     """
 
     sweep: str
@@ -38,12 +38,25 @@ class StoredRun:
     folder: Path
     parameters: dict[str, Any] = field(default_factory=dict)
     commit: str = ""
-    date: str = ""
+    ended: str = ""
+
+    @property
+    def date(self) -> str:
+        """Return the day it ended."""
+        return self.ended[:10]
 
     @property
     def label(self) -> str:
         """Return ``sweep/run``."""
         return f"{self.sweep}/{self.run}"
+
+    def setting(self) -> str:
+        """Return the D-Cut ratio and drafts that it ran with, "" where it does not say."""
+        ratio, drafts = self.parameters.get("dcut_ratio"), self.parameters.get("drafts")
+        said = [f"D-Cut ratio {ratio:g}" if isinstance(ratio, (int, float)) else ""]
+        if drafts is not None:
+            said.append(f"drafts {str(drafts).replace(',', ', ')} (width up to : drafts)")
+        return ", ".join(filter(None, said))
 
     def has(self, *names: str) -> bool:
         """Whether the run holds all these tables."""
@@ -109,7 +122,7 @@ def _read(folder: Path) -> StoredRun | None:
         folder,
         parameters if isinstance(parameters, dict) else {},
         commit + ("+" if commit and where.get("dirty") else ""),
-        str(status.get("ended") or where.get("ended") or "")[:10],
+        str(status.get("ended") or where.get("ended") or ""),
     )
 
 
