@@ -106,9 +106,7 @@ class Gain:
 
 
 def _percent(pct: float, low: float, high: float) -> str:
-    # + 0.0 turns a rounded -0.0 into 0.0
-    a, b, c = (round(x, 1) + 0.0 for x in (pct, low, high))
-    return f"{a:+.1f} % ({b:+.1f} to {c:+.1f})"
+    return f"{pct:+z.1f} % ({low:+z.1f} to {high:+z.1f})"
 
 
 @dataclass(frozen=True, slots=True)

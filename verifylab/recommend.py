@@ -95,8 +95,8 @@ class Recommendation:
         if self.never:
             return said
         return (
-            f"{said} Against never canonical: {self.gain_pct:+.1f} % tok/s, mean over these "
-            f"widths (95 % interval {self.gain_low:+.1f} to {self.gain_high:+.1f})."
+            f"{said} Against never canonical: {self.gain_pct:+z.1f} % tok/s, mean over these "
+            f"widths (95 % interval {self.gain_low:+z.1f} to {self.gain_high:+z.1f})."
         )
 
 

@@ -109,7 +109,7 @@ def _ratio_sweep(workload: Workload, machine: MachineProfile) -> list[dict[str, 
                 f"{r['published']:.2f}",
                 f"{r['fitted']:.3f}",
                 "fitted",
-                f"{r['residual']:+.3f}",
+                f"{r['residual']:+z.3f}",
                 "dcut_ratio.csv",
             )
         )
@@ -136,8 +136,8 @@ def _ratio_sweep(workload: Workload, machine: MachineProfile) -> list[dict[str, 
             out.append(
                 _row(
                     f"tok/s at n={n}, ratio {ratio} against 1.0, sweep of {when}",
-                    f"{a:+.1f} %",
-                    f"{b:+.1f} % ({arm})",
+                    f"{a:+z.1f} %",
+                    f"{b:+z.1f} % ({arm})",
                     "held out",
                     "same sign" if a * b > 0 else "differs",
                     "dcut_ratio.csv",
@@ -197,8 +197,8 @@ def _thrash(workload: Workload, machine: MachineProfile) -> list[dict[str, str]]
     out.append(
         _row(
             "tok/s at n=8 with D-Cut off against on (arrangement): 1 key against 266",
-            f"{100 * (theirs - 1):+.1f} %",
-            f"{100 * (off.tok_s / on.tok_s - 1):+.1f} %",
+            f"{100 * (theirs - 1):+z.1f} %",
+            f"{100 * (off.tok_s / on.tok_s - 1):+z.1f} %",
             "held out",
             "same sign" if off.tok_s > on.tok_s else "differs",
             "nsys_c8.csv",
@@ -211,7 +211,7 @@ def _thrash(workload: Workload, machine: MachineProfile) -> list[dict[str, str]]
             f"{wall:.1f}",
             f"{on.step_ms:.1f}",
             "fitted",
-            f"{100 * (on.step_ms / wall - 1):+.1f} %",
+            f"{100 * (on.step_ms / wall - 1):+z.1f} %",
             "step_breakdown.csv",
             "fitted at the published share of captures; ours captures a little less often",
         )
@@ -227,7 +227,7 @@ def _thrash(workload: Workload, machine: MachineProfile) -> list[dict[str, str]]
             f"{published_idle:.2f}",
             f"{idle:.2f}",
             "held out",
-            f"{100 * (idle / published_idle - 1):+.0f} %",
+            f"{100 * (idle / published_idle - 1):+z.0f} %",
             "step_breakdown.csv",
         )
     )
@@ -261,9 +261,9 @@ def _canonical_ab(workload: Workload, machine: MachineProfile) -> list[dict[str,
         out.append(
             _row(
                 f"canonical against arrangement at n={r.concurrency}, tok/s",
-                f"{theirs:+.1f} %",
-                f"{a.delta_pct:+.1f} % steady [{a.delta_low:+.1f}, {a.delta_high:+.1f}]; "
-                f"{b.delta_pct:+.1f} % as a drain [{b.delta_low:+.1f}, {b.delta_high:+.1f}]",
+                f"{theirs:+z.1f} %",
+                f"{a.delta_pct:+z.1f} % steady [{a.delta_low:+z.1f}, {a.delta_high:+z.1f}]; "
+                f"{b.delta_pct:+z.1f} % as a drain [{b.delta_low:+z.1f}, {b.delta_high:+z.1f}]",
                 "held out",
                 verdict,
                 "canonical_ab.csv",
@@ -287,7 +287,7 @@ def _absolute(workload: Workload, machine: MachineProfile) -> list[dict[str, str
                 f"{theirs:.1f}",
                 f"{ours:.1f}" + (" (extrapolated)" if beyond else ""),
                 "held out",
-                f"{100 * (ours / theirs - 1):+.0f} %",
+                f"{100 * (ours / theirs - 1):+z.0f} %",
                 "ladder_rounds.csv",
                 "published: a later build, with prefill and drain; ours: decode only, linear in "
                 "rows between C=1 and C=8 of an older build. Differences between arms matter here, "
