@@ -13,6 +13,7 @@ import pytest
 from trace_files import DATA, chrome_event, chrome_events, chrome_text
 
 from verifylab import json_stream
+from verifylab import read_chrome as reader
 from verifylab.answers_profile import device_time, graph_api, launch_counts, profile_steps
 from verifylab.read_chrome import read_chrome
 from verifylab.trace_file import TraceError
@@ -144,10 +145,34 @@ def test_stretches_equal_one_by_one(monkeypatch, tmp_path) -> None:
     ]
     path = write(tmp_path, json.dumps({"traceEvents": events}))
     fast = read_chrome(path)
-    monkeypatch.setattr(json_stream, "_stretch", lambda text, at: None)
+    monkeypatch.setattr(json_stream, "_stretch", lambda text, at: ([], at, at))
     slow = read_chrome(path)
     assert fast.counts == slow.counts == {"graph_launch": 2000}
     assert fast.table("calls").equals(slow.table("calls"))
+
+
+@pytest.mark.parametrize(
+    "bad", ['{"ts": 00}', '{"ts": ' + "1" * 5000 + "}", '{"a": "\x01"}', "x", "[[{}, {}], 00]"]
+)
+def test_what_is_parsed_in_vain_is_parsed_once(monkeypatch, tmp_path, bad) -> None:
+    events = [json.dumps(chrome_event("cudaGraphLaunch", i, 1)) for i in range(9000)]
+    events[200:-1000:400] = [bad] * len(events[200:-1000:400])
+    text, parsed = '{"traceEvents": [' + ", ".join(events) + "]}", []
+    loads = json_stream.json.loads
+    monkeypatch.setattr(
+        json_stream.json, "loads", lambda piece: (parsed.append(len(piece)), loads(piece))[1]
+    )
+    trace = read_chrome(write(tmp_path, text))
+    assert trace.counts == {"graph_launch": 9000 - events.count(bad)}
+    assert sum(parsed) < 3 * len(text)
+
+
+def test_events_without_end_are_read_up_to_a_bound(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(reader, "MAX_EVENTS", 20_000)
+    text = '{"traceEvents": [' + '{"ph": "X", "cat": "kernel", "ts": 1, "dur": 1},' * 50_000
+    trace = read_chrome(write(tmp_path, text))
+    assert 20_000 <= trace.events == len(trace.table("kernels")) < 25_000
+    assert trace.warnings == (f"only the first {trace.events:,} events were read",)
 
 
 @pytest.mark.parametrize(

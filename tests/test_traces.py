@@ -94,6 +94,15 @@ def test_gzip_is_read_whatever_the_name(tmp_path, format) -> None:
     assert traces.inspect(path) == plain
 
 
+@pytest.mark.parametrize("format", ["nsys_sqlite", "step_trace"])
+def test_what_is_not_read_as_a_stream_must_be_decompressed_first(tmp_path, format) -> None:
+    path = every_format(tmp_path)[format]
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    for said in (None, format):
+        with pytest.raises(TraceError, match=rf"decompress it first: gunzip {path.name}$"):
+            traces.read(path, said)
+
+
 def test_messages_after_megabytes_of_other_text_are_found(tmp_path) -> None:
     path = tmp_path / "a"
     line = capture_line([0, 1], [4, 3])
@@ -125,6 +134,7 @@ def test_a_bare_array_and_json_with_the_events_last(tmp_path) -> None:
     [
         (b"", "is empty"),
         (b"\x1f\x8b", "nothing can be decompressed"),
+        (gzip.compress(b""), "is empty"),
         (b"\0\1\2\3" * 1000, "binary data of no known format"),
         (b"hello\nworld\n", "text of no known format"),
         (b'{"a": 1}', "of no known format"),

@@ -22,6 +22,8 @@ FORMAT = "chrome_trace"
 #: Where the events begin: the array named so, or a file that is an array of objects.
 OPENING = re.compile(r'\A\ufeff?\s*\[(?=\s*\{)|(?<!\\)"traceEvents"\s*:\s*\[')
 
+#: Events that are read at most: ten gigabytes of ordinary ones.
+MAX_EVENTS = 50_000_000
 _NAN = float("nan")
 _STEP = "ProfilerStep#"
 
@@ -112,6 +114,9 @@ def _events(stream: Iterator[Any], out: ProfileTables) -> int:
             if columns is not None:
                 _keep(event, columns, number, out)
         before += len(several)
+        if before >= MAX_EVENTS:
+            out.notes.add("events", f"only the first {before:,} events were read")
+            break
     left = sum(map(len, begun.values()))
     if left:
         out.notes.add("open", f"{left:,} begun events have no end, left out")

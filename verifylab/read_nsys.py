@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from verifylab.profile_calls import Columns, ProfileTables
-from verifylab.trace_file import Notes, Trace, TraceError
+from verifylab.trace_file import Notes, Trace, TraceError, refuse_gzip
 
 __all__ = ["FORMAT", "MAGIC", "read_nsys"]
 
@@ -130,8 +130,7 @@ def read_nsys(path: str | Path) -> Trace:
         When the file is no SQLite database or has no table of an Nsight Systems export.
     """
     path = Path(path)
-    if not path.is_file():
-        raise TraceError(f"{path.name}: no such file")
+    refuse_gzip(path, "SQLite database")
     notes = Notes()
     base = _Database(path, notes)
     try:

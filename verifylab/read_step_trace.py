@@ -20,7 +20,7 @@ from verifylab.step_trace import (
     problem,
     schema,
 )
-from verifylab.trace_file import Notes, Trace, TraceError
+from verifylab.trace_file import Notes, Trace, TraceError, refuse_gzip
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,8 +51,7 @@ def read_step_trace(path: str | Path) -> Trace:
     import pyarrow.parquet as pq
 
     path, notes = Path(path), Notes()
-    if not path.is_file():
-        raise TraceError(f"{path.name}: no such file")
+    refuse_gzip(path, "Parquet file")
     try:
         file = pq.ParquetFile(path, thrift_string_size_limit=1 << 24)
     except (pa.ArrowException, OSError, ValueError) as error:
