@@ -7,11 +7,13 @@ file is opened read-only and as immutable, and its schema is not trusted: nothin
 from __future__ import annotations
 
 import sqlite3
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from verifylab.profile_calls import Columns, ProfileTables
+from verifylab.profile_calls import Columns, ProfileTables, device_number
+from verifylab.step_spans import step_spans
 from verifylab.trace_file import Notes, Trace, TraceError, refuse_gzip
 
 __all__ = ["FORMAT", "MAGIC", "read_nsys"]
@@ -24,6 +26,8 @@ _CALLS = "CUPTI_ACTIVITY_KIND_RUNTIME"
 _KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
 _GRAPHS = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 _NVTX = "NVTX_EVENTS"
+#: What makes Nsight Systems trace the kernels of a graph, and not only the graph.
+NODE_TRACE = "nsys profile --cuda-graph-trace=node"
 _NAN = float("nan")
 #: Rows fetched at once, and rows of one table that are read at most.
 _ROWS_AT_ONCE = 20_000
@@ -122,7 +126,7 @@ def read_nsys(path: str | Path) -> Trace:
     Trace
         ``calls``, ``kernels`` and ``ranges`` as `read_chrome.read_chrome` has them (NVTX ranges
         in place of annotations), and ``graph_runs`` when the export traced graphs as a whole:
-        ``start_us, dur_us, graph_id``. Tables that the export lacks are empty, with a warning.
+        ``start_us, dur_us, device, graph_id``. Tables that the export lacks are empty, with a warning.
 
     Raises
     ------
@@ -142,8 +146,6 @@ def read_nsys(path: str | Path) -> Trace:
 
 
 def _read(name: str, base: _Database, notes: Notes) -> Trace:
-    import pandas as pd
-
     known = [t for t in (_CALLS, _KERNELS, _GRAPHS, _NVTX) if t in base.tables]
     if not known:
         trouble = "; ".join(notes.texts())
@@ -164,27 +166,31 @@ def _read(name: str, base: _Database, notes: Notes) -> Trace:
         failed += type(returned) is int and returned != 0
         if _interval(out.calls, start, end, events, _CALLS, notes):
             out.calls.name.append(out.name(texts.get(name_id, f"call {name_id}")))
-            _rest(out.calls, thread, _whole(correlation), _NAN)
+            _rest(out.calls, out.lane(thread), _whole(correlation), _NAN)
     columns = ("start", "end", "shortName", "deviceId", "correlationId", "graphNodeId")
     for start, end, name_id, device, correlation, node in base.rows(_KERNELS, columns):
         events += 1
         if _interval(out.kernels, start, end, events, _KERNELS, notes):
             out.kernels.name.append(out.name(texts.get(name_id, f"kernel {name_id}")))
             # 0 is "not part of a graph" in exports that fill the column for every kernel.
-            _rest(out.kernels, device, _whole(correlation), _whole(node) if node else _NAN)
+            _rest(
+                out.kernels,
+                device_number(device),
+                _whole(correlation),
+                _whole(node) if node else _NAN,
+            )
     for start, end, text, text_id, thread in base.rows(
         _NVTX, ("start", "end", "text", "textId", "globalTid"), f"WHERE eventType IN {_NVTX_RANGES}"
     ):
         events += 1
         if _interval(out.ranges, start, end, events, _NVTX, notes):
             out.ranges.name.append(out.name(text if text else texts.get(text_id, "")))
-            _rest(out.ranges, thread, _NAN, _NAN)
-    runs = [
-        (start / 1e3, (end - start) / 1e3, _whole(graph))
-        for start, end, graph in base.rows(_GRAPHS, ("start", "end", "graphId"))
-        if type(start) is type(end) is int and end >= start
-    ]
-    events += len(runs)
+            _rest(out.ranges, out.lane(thread), _NAN, _NAN)
+    for start, end, graph, device in base.rows(_GRAPHS, ("start", "end", "graphId", "deviceId")):
+        events += 1
+        if _interval(out.graph_runs, start, end, events, _GRAPHS, notes):
+            out.graph_runs.name.append(out.name(""))
+            _rest(out.graph_runs, device_number(device), _NAN, _whole(graph))
     for table in (_CALLS, _KERNELS):
         if table not in base.tables:
             notes.add("missing", f"the export has no table {table}")
@@ -192,15 +198,20 @@ def _read(name: str, base: _Database, notes: Notes) -> Trace:
         notes.add("failed", f"{failed:,} CUDA calls returned an error")
     if not events:
         raise TraceError(f"{name} has 0 events in the tables of an Nsight Systems export")
+    devices = set(out.kernels.lane)
+    if len(devices) == 1:  # older exports do not name the device of a graph
+        only = next(iter(devices))
+        out.graph_runs.lane = array("q", [only if d < 0 else d for d in out.graph_runs.lane])
     tables = out.tables()
-    if runs:
-        tables["graph_runs"] = pd.DataFrame(runs, columns=["start_us", "dur_us", "graph_id"])
+    if "graph_runs" in tables and tables["kernels"].graph_node.isna().all():
+        notes.add("graphs", f"kernels within graphs were not traced: {NODE_TRACE} traces them")
     calls = tables["calls"]
     by_kind = calls.kind[~calls.nested].value_counts(sort=False)
     counts = {str(kind): int(n) for kind, n in by_kind.items() if n}
     counts |= {table: len(frame) for table, frame in tables.items() if table != "calls"}
     counts = {key: n for key, n in counts.items() if n}
-    return Trace(FORMAT, name, tables, counts, counts.get("graph_launch", 0), events, notes.texts())
+    steps = len(step_spans(calls, tables["ranges"])[0])
+    return Trace(FORMAT, name, tables, counts, steps, events, notes.texts())
 
 
 def _interval(
@@ -215,7 +226,7 @@ def _interval(
     return False
 
 
-def _rest(columns: Columns, lane: object, correlation: float, extra: float) -> None:
-    columns.lane.append(lane if isinstance(lane, int) else -1)
+def _rest(columns: Columns, lane: int, correlation: float, extra: float) -> None:
+    columns.lane.append(lane)
     columns.correlation.append(correlation)
     columns.extra.append(extra)

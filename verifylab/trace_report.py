@@ -282,10 +282,14 @@ def _profile(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]]:
     making = api[api.kind != "graph_launch"]
     share = float(making.wall_pct.sum())
     made = f"Making and ending graphs takes {share:.1f} % of the wall"
+    replayed = (
+        f"{launches.kernels_replayed:,.0f} kernels, {launches.kernels_eager:,.0f} ran outside"
+    )
+    if launches.graph_launches and not launches.kernels_replayed:
+        replayed = f"kernels that were not traced, {launches.kernels_eager:,.0f} others ran outside"
     words = [
         f"{made if len(making) else 'No graph was made or ended here'}; "
-        f"{launches.graph_launches:,.0f} graph launches replayed "
-        f"{launches.kernels_replayed:,.0f} kernels, {launches.kernels_eager:,.0f} ran outside."
+        f"{launches.graph_launches:,.0f} graph launches replayed {replayed}."
     ]
     if len(steps):
         how = "annotated" if steps.how.iloc[0] == "ranges" else "from graph launch to graph launch"
@@ -294,5 +298,5 @@ def _profile(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]]:
             f"{int((steps.captures > 0).sum())} with a capture."
         )
     for row in tables["device"].itertuples():
-        words.append(f"Device {row.device}: {row.busy_pct:.1f} % busy with kernels.")
+        words.append(f"Device {row.device}: {row.busy_pct:.1f} % busy with kernels or graphs.")
     return words, tables
