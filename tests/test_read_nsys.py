@@ -132,6 +132,57 @@ def test_a_view_or_virtual_table_in_a_tables_place_is_not_run(tmp_path, what, mo
     assert len(trace.table("kernels")) == 0
 
 
+@pytest.mark.parametrize("table_list", [True, False])
+@pytest.mark.parametrize("module", ["fts5(start, end, nameId)", "rtree_i32(id, start, end)"])
+@pytest.mark.parametrize("words", ["CREATE/**/VIRTUAL", "create --x\n virtual", "CREATE  VIRTUAL"])
+def test_no_spelling_makes_a_virtual_table_ordinary(
+    tmp_path, monkeypatch, module, words, table_list
+) -> None:
+    if not table_list:
+        monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 36, 0))
+    name = "CUPTI_ACTIVITY_KIND_RUNTIME"
+    sql = f"TABLE {name} USING {module}"
+    path = write_nsys(tmp_path / "a.sqlite", without=(name,), more=f"""
+        CREATE VIRTUAL {sql}; INSERT INTO {name} VALUES (1, 2, 3);
+        PRAGMA writable_schema=ON;
+        UPDATE sqlite_master SET rootpage = 2, sql = '{words} {sql}' WHERE name = '{name}';
+    """)  # fmt: skip
+    trace = read_nsys(path)
+    assert f"{name} is a virtual table, not a table: not read" in trace.warnings
+    assert len(trace.table("calls")) == 0
+
+
+def test_what_is_still_in_a_journal_beside_it_is_not_lost_silently(tmp_path) -> None:
+    path = write_nsys(tmp_path / "a.sqlite")
+    base = sqlite3.connect(path)
+    base.executescript(
+        "PRAGMA journal_mode=WAL; PRAGMA wal_autocheckpoint=0;"
+        "INSERT INTO StringIds VALUES (100, 'new');"
+    )
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir() if not p.name.endswith("-shm")}
+    assert set(before) == {"a.sqlite", "a.sqlite-wal"}
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    for name in (path, link):
+        with pytest.raises(TraceError, match=r"the rest is in a\.sqlite-wal: checkpoint it first"):
+            read_nsys(name)
+    link.unlink()
+    assert before == {
+        p.name: p.read_bytes() for p in tmp_path.iterdir() if not p.name.endswith("-shm")
+    }
+    base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert read_nsys(path).counts["graph_launch"] == 2  # with an empty -wal beside it
+    base.execute("PRAGMA journal_mode=PERSIST")
+    base.execute("INSERT INTO StringIds VALUES (101, 'newer')")
+    base.commit()
+    base.close()
+    journal = tmp_path / "a.sqlite-journal"
+    assert journal.stat().st_size and read_nsys(path).counts["graph_launch"] == 2  # it is over
+    journal.write_bytes(bytes.fromhex("d9d505f920a163d7") + journal.read_bytes()[8:])
+    with pytest.raises(TraceError, match="roll it back first: sqlite3 a.sqlite 'PRAGMA"):
+        read_nsys(path)
+
+
 def test_generated_columns_and_triggers_do_not_run(tmp_path) -> None:
     more = """
         DROP TABLE CUPTI_ACTIVITY_KIND_KERNEL;

@@ -43,8 +43,8 @@ def read_chrome(path: str | Path, *, limits: Limits | None = None) -> Trace:
         Times in microseconds; ``start_us`` counts from the first event kept.
 
         - ``calls``: CUDA runtime and driver calls: ``start_us, dur_us, name, thread`` (numbered
-          over all processes), ``kind`` (see `profile_calls.KINDS`), ``correlation`` (NaN: none), ``nested`` (within another call:
-          not to be added up)
+          over all processes), ``kind`` (see `profile_calls.KINDS`), ``correlation`` (NaN: none),
+          ``nested`` (within another call: not to be added up)
         - ``kernels``: ``start_us, dur_us, name, device, correlation, graph_node`` (NaN: not said)
         - ``ranges``: annotations on the host: ``start_us, dur_us, name, thread``
 

@@ -20,6 +20,8 @@ __all__ = ["FORMAT", "MAGIC", "read_nsys"]
 
 FORMAT = "nsys_sqlite"
 MAGIC = b"SQLite format 3\0"
+#: Beginning of a rollback journal that is to be played back.
+_JOURNAL = bytes.fromhex("d9d505f920a163d7")
 #: NVTX push/pop and start/end ranges (Nsight Systems' ``eventType``).
 _NVTX_RANGES = (59, 60)
 _CALLS = "CUPTI_ACTIVITY_KIND_RUNTIME"
@@ -41,29 +43,53 @@ class _Database:
 
     def __init__(self, path: Path, notes: Notes) -> None:
         self.notes = notes
+        path = path.resolve()
+        _refuse_unfinished(path)
         try:
-            where = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
+            where = f"file:{quote(str(path))}?mode=ro&immutable=1"
             self.connection = sqlite3.connect(where, uri=True)
             self.connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
             for pragma in ("trusted_schema=OFF", "query_only=ON", "cell_size_check=ON"):
                 self.connection.execute(f"PRAGMA {pragma}")
             self.connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1 << 26)
             self.connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-            master = self.connection.execute(
-                "SELECT name, type, sql FROM sqlite_master WHERE type IN ('table', 'view')"
-            ).fetchall()
+            kinds = self._kinds()
         except _DAMAGE as error:
             raise TraceError(f"{path.name} is no readable SQLite database: {error}") from None
-        self.tables = set()
-        for name, kind, sql in master:
-            ordinary = kind == "table" and not str(sql or "").upper().lstrip().startswith(
-                "CREATE VIRTUAL"
-            )
-            if ordinary:
-                self.tables.add(str(name))
-            elif str(name).upper() in (_CALLS, _KERNELS, _GRAPHS, _NVTX, "STRINGIDS"):
-                what = "a view" if kind == "view" else "a virtual table"
-                notes.add("view", f"{str(name)[:60]} is {what}, not a table: not read")
+        self.tables = {name for name, kind in kinds.items() if kind == "table"}
+        for name, kind in kinds.items():
+            if kind != "table" and name.upper() in (_CALLS, _KERNELS, _GRAPHS, _NVTX, "STRINGIDS"):
+                notes.add("view", f"{name[:60]} is a {kind}, not a table: not read")
+
+    def _kinds(self) -> dict[str, str]:
+        """Return what each table is: ``table``, ``view`` or ``virtual table``.
+
+        By its SQL, which SQLite itself begins in one way alone for an ordinary table, and by what
+        SQLite made of it, where it can tell (3.37 and later).
+        """
+        master = self.connection.execute(
+            "SELECT name, type, sql FROM sqlite_master WHERE type IN ('table', 'view')"
+        )
+        out = {
+            str(name): "view" if kind == "view"
+            else "table" if str(sql).startswith("CREATE TABLE ") else "virtual table"
+            for name, kind, sql in master.fetchall()
+        }  # fmt: skip
+        if sqlite3.sqlite_version_info >= (3, 37):
+            # It would look into views and virtual tables for their columns: not needed here.
+            self.connection.set_authorizer(
+                lambda action, *_: sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_SELECT
+                else sqlite3.SQLITE_OK
+            )  # fmt: skip
+            listed = self.connection.execute("PRAGMA main.table_list").fetchall()
+            self.connection.set_authorizer(None)
+            found = {str(row[1]): str(row[2]) for row in listed}
+            out |= {
+                name: "view" if found.get(name) == "view" else "virtual table"
+                for name, kind in out.items()
+                if kind == "table" and found.get(name) not in ("table", "shadow")
+            }
+        return out
 
     def rows(self, table: str, wanted: tuple[str, ...], where: str = "") -> Iterator[tuple]:
         """Rows of a table, NULL for a column it lacks; nothing when there is no such table.
@@ -109,6 +135,31 @@ class _Database:
                 return
 
 
+def _refuse_unfinished(path: Path) -> None:
+    """Refuse a database of which a part is still in the journal beside it.
+
+    Raises
+    ------
+    TraceError
+        Reading the file alone would miss that part, and to fetch it would write.
+    """
+    for end, begins, remedy in (
+        ("-wal", b"", "checkpoint it first: sqlite3 {} 'PRAGMA wal_checkpoint(TRUNCATE)'"),
+        ("-journal", _JOURNAL, "roll it back first: sqlite3 {} 'PRAGMA user_version'"),
+    ):
+        beside = path.with_name(path.name + end)
+        try:
+            with beside.open("rb") as file:
+                start = file.read(8)
+        except OSError:
+            continue
+        if start and start.startswith(begins):
+            raise TraceError(
+                f"{path.name} is not whole, the rest is in {beside.name}: "
+                + remedy.format(path.name)
+            )
+
+
 def _whole(value: object) -> float:
     return float(value) if type(value) is int else _NAN
 
@@ -126,7 +177,8 @@ def read_nsys(path: str | Path) -> Trace:
     Trace
         ``calls``, ``kernels`` and ``ranges`` as `read_chrome.read_chrome` has them (NVTX ranges
         in place of annotations), and ``graph_runs`` when the export traced graphs as a whole:
-        ``start_us, dur_us, device, graph_id``. Tables that the export lacks are empty, with a warning.
+        ``start_us, dur_us, device, graph_id``. Tables that the export lacks are empty, with a
+        warning.
 
     Raises
     ------
