@@ -45,6 +45,7 @@ def step_spans(
     TraceError
         When `pattern` is no regular expression.
     """
+    ranges = ranges.assign(name=ranges.name.astype("category"))
     codes, names = ranges.name.cat.codes.to_numpy(), ranges.name.cat.categories
     for text in (pattern,) if pattern is not None else STEP_PATTERNS:
         try:

@@ -260,8 +260,16 @@ def _vllm_log(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]]:
 def _bench(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]]:
     table = answers.throughput(trace)
     best = table.loc[table.tok_s_mean.idxmax()]
-    words = [f"{best.tok_s_mean:.1f} tok/s at most, at {best.concurrency:.0f} at once (measured)."]
+    at_once = f"at {best.concurrency:.0f} at once"
+    if np.isnan(best.concurrency):
+        at_once = "with no limit set on requests at once"
+    words = [f"{best.tok_s_mean:.1f} tok/s at most, {at_once} (measured)."]
     spread = table.tok_s_spread_pct.max()
+    if single := int((table.reps == 1).sum()):
+        which = (
+            "One rep" if single == len(table) else f"{single} of {len(table)} rungs have one rep"
+        )
+        words.append(f"{which}, no spread: whether a difference says anything cannot be known.")
     if not np.isnan(spread):
         words.append(
             f"The reps of one rung spread over up to {spread:.1f} %: a smaller difference between "
