@@ -138,6 +138,28 @@ def test_all_that_stands_before_gzip_damage_is_given(tmp_path, size) -> None:
     assert "what follows is no gzip data" in notes.texts()[0]
 
 
+@settings(deadline=None)
+@given(st.floats(0, 1), st.integers(1, 255), st.booleans(), st.integers(2, 3000))
+def test_damaged_gzip_gives_what_byte_after_byte_gives(
+    tmp_path_factory, where, flip, cut, size
+) -> None:
+    path = tmp_path_factory.mktemp("z") / "a.gz"
+    data = bytearray(gzip.compress(lines_of(300) + b"z" * 5000, mtime=0))
+    at = int(where * (len(data) - 3)) + 2
+    data[at] ^= flip
+    data = data[:at] if cut else data
+    path.write_bytes(data)
+    want, inflate = b"", zlib.decompressobj(31)
+    try:
+        for byte in data:
+            want += inflate.decompress(bytes([byte]))
+    except zlib.error:
+        pass
+    notes = Notes()
+    assert b"".join(blocks(path, notes, size)) == want
+    assert inflate.eof or f"offset {len(want):,} after" in notes.texts()[0]
+
+
 @pytest.mark.parametrize("text", [b"", b"{},", b"x" * 500, random.Random(2).randbytes(300)])
 def test_many_small_gzip_members_take_time_by_their_number(tmp_path, text) -> None:
     path, many = tmp_path / "a.gz", 50_000

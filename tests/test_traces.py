@@ -22,7 +22,14 @@ from trace_files import (
 
 from verifylab import cli, traces
 from verifylab.step_trace import StepTraceWriter
-from verifylab.trace_answers import CANNOT, GIVES
+from verifylab.trace_answers import (
+    CANNOT,
+    GIVES,
+    device_time,
+    graph_api,
+    launch_counts,
+    profile_steps,
+)
 from verifylab.traces import TraceError
 
 SAMPLES = {
@@ -174,6 +181,16 @@ def test_import_stores_like_a_run_and_load_gives_it_back(tmp_path) -> None:
         for name, table in fresh.tables.items():
             assert len(stored.table(name)) == len(table)
             assert list(stored.table(name).columns) == list(table.columns)
+
+
+def test_a_profile_that_was_imported_answers_as_the_file(tmp_path) -> None:
+    paths = [write_nsys(tmp_path / "a"), tmp_path / "b", tmp_path / "c"]
+    paths[1].write_text(chrome_text())
+    paths[2].write_text(json.dumps([e for e in chrome_events() if e["cat"] == "cuda_runtime"]))
+    stored = traces.load(traces.import_files(paths, tmp_path / "out"))
+    for path, trace in zip(paths, stored, strict=True):
+        for answer in (profile_steps, graph_api, launch_counts, device_time):
+            assert answer(trace).equals(answer(traces.read(path)))
 
 
 def test_import_leaves_nothing_half_done(tmp_path) -> None:
