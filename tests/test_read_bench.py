@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from trace_files import DATA, serve_result
 
+from verifylab import json_stream
 from verifylab.answers_serving import throughput
 from verifylab.published import table
 from verifylab.read_bench import read_bench
@@ -74,6 +75,16 @@ def test_every_cut_keeps_the_complete_reps(tmp_path) -> None:
             assert str(error).startswith("b.json")
             counts.append(0)
     assert counts == sorted(counts) and set(counts) == {0, 1, 2, 3}
+
+
+def test_mending_looks_at_a_bounded_number_of_tokens(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(json_stream, "MAX_TOKENS", 2000)
+    text = ROUND7.read_text().rstrip()[:-1] + ', "more": [' + "{}," * 5000
+    trace = read_bench(write(tmp_path, text))
+    assert trace.counts["reps"] == 3 and "what is complete before it is kept" in trace.warnings[0]
+    monkeypatch.setattr(json_stream, "MAX_TOKENS", 10)
+    with pytest.raises(TraceError, match="b.json"):
+        read_bench(write(tmp_path, text))
 
 
 def test_vllm_bench_serve_alone_in_a_list_and_as_lines(tmp_path) -> None:

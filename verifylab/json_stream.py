@@ -7,6 +7,7 @@ on after one that cannot be parsed: cut off, nested too deep, or with a number o
 from __future__ import annotations
 
 import codecs
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ __all__ = ["MAX_OBJECT", "load_text", "objects", "salvage"]
 MAX_OBJECT = 1 << 23
 #: Deepest nesting that is followed.
 MAX_DEPTH = 200
+#: Tokens of a damaged text that are looked at to mend it: some seconds' worth.
+MAX_TOKENS = 10_000_000
 
 _DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\r\n,]*")
@@ -190,6 +193,8 @@ def load_text(text: str) -> Any:
 def salvage(text: str) -> Any:
     """Parse JSON that was cut off: up to its last complete value, every bracket closed.
 
+    Looked at are the first `MAX_TOKENS` brackets, commas and strings.
+
     Raises
     ------
     ValueError
@@ -197,7 +202,8 @@ def salvage(text: str) -> Any:
     """
     stack: list[str] = []
     best: tuple[int, str] | None = None
-    for token in re.finditer(r'"(?:[^"\\]|\\.)*+"|["{}\[\],]', text, re.S):
+    tokens = re.finditer(r'"(?:[^"\\]|\\.)*+"|["{}\[\],]', text, re.S)
+    for token in itertools.islice(tokens, MAX_TOKENS):
         mark = token.group()
         if mark == '"' or len(stack) > MAX_DEPTH:
             break
