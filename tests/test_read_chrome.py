@@ -13,6 +13,7 @@ import pytest
 from trace_files import DATA, chrome_event, chrome_events, chrome_text
 
 from verifylab import json_stream
+from verifylab import read_chrome as reader
 from verifylab.answers_profile import device_time, graph_api, launch_counts, profile_steps
 from verifylab.read_chrome import read_chrome
 from verifylab.trace_file import TraceError
@@ -86,6 +87,114 @@ def test_a_small_one_in_full(tmp_path) -> None:
         profile_steps(trace, "(")
 
 
+def read_events(tmp_path: Path, events: list[dict]):
+    return read_chrome(write(tmp_path, json.dumps({"traceEvents": events})))
+
+
+def test_nested_ranges_are_no_steps_of_their_own(tmp_path) -> None:
+    events = []
+    for at in range(0, 10_000, 1000):
+        events += [
+            chrome_event("verify_step", at, 900, "user_annotation"),
+            chrome_event("verify_attention", at, 100, "user_annotation"),
+            chrome_event("verify_gdn", at + 200, 700, "user_annotation"),
+            chrome_event("cudaGraphInstantiate", at + 500, 200),
+        ]
+    trace = read_events(tmp_path, events)
+    steps = profile_steps(trace)
+    assert trace.steps == 10 and steps.dur_us.eq(900).all() and steps.captures.eq(1).all()
+    assert graph_api(trace).per_step_ms[0] == 0.2
+    assert len(profile_steps(trace, "attention|gdn")) == 20
+
+
+@pytest.mark.parametrize(
+    ("second", "steps"),
+    [
+        ("ProfilerStep#{i}", 10),  # another process, the same steps
+        ("verify", 10),  # another pattern's
+        ("ProfilerStep#{j}", 10),  # other steps, but side by side with these
+    ],
+)
+@pytest.mark.parametrize("late", [0, 300])
+def test_of_threads_side_by_side_one_steps(tmp_path, second, steps, late) -> None:
+    events = []
+    for i in range(10):
+        other = second.format(i=i, j=i + 100)
+        events += [
+            chrome_event(f"ProfilerStep#{i}", 1000 * i, 900, "user_annotation"),
+            chrome_event(other, 1000 * i + late, 900, "user_annotation") | {"pid": 2},
+        ]
+    trace = read_events(tmp_path, events)
+    assert trace.steps == len(profile_steps(trace)) == steps
+    assert profile_steps(trace).start_us.tolist() == [1000.0 * i for i in range(10)]
+
+
+def test_threads_that_take_turns_all_step(tmp_path) -> None:
+    events = [
+        chrome_event("verify", 1000 * i, 900, "user_annotation") | {"tid": i % 3} for i in range(10)
+    ]
+    assert read_events(tmp_path, events).steps == 10
+
+
+@pytest.mark.parametrize(
+    "threads", [((1, 7), (2, 7)), ((1, "a"), (1, "b")), ((1, 7), (1, "7")), ((1, [1]), (1, {}))]
+)
+@pytest.mark.parametrize("phases", ["X", "BE"])
+def test_a_thread_is_a_process_and_a_name_of_any_type(tmp_path, threads, phases) -> None:
+    events = []
+    for i in range(5):
+        for (pid, tid), name, at, length in (
+            (threads[0], "cudaGraphInstantiate", 1000 * i, 900),
+            (threads[1], "cudaGraphLaunch", 1000 * i + 100, 850),
+        ):
+            event = chrome_event(name, at, length) | {"pid": pid, "tid": tid}
+            if phases == "BE":
+                events += [event | {"ph": "B"}, event | {"ph": "E", "ts": at + length}]
+            else:
+                events.append(event)
+    events.sort(key=lambda e: e["ts"])
+    trace = read_events(tmp_path, events)
+    assert trace.counts == {"graph_launch": 5, "graph_instantiate": 5}
+    assert trace.table("calls").dur_us.tolist() == [900, 850] * 5
+
+
+def test_devices_named_by_text(tmp_path) -> None:
+    devices = ["0", "1", 1, "cuda:1", None, "x"]
+    events = [
+        chrome_event("k", 100 * i, 10, "kernel", device=d) for i, d in enumerate(devices)
+    ]  # fmt: skip
+    trace = read_events(tmp_path, events)
+    assert trace.table("kernels").device.tolist() == [0, 1, 1, 1, -1, -1]
+
+
+@pytest.mark.parametrize("unit", ["whole", "given", "fraction"])
+@pytest.mark.parametrize("ids", [True, False])
+def test_a_driver_call_is_its_runtime_calls_whatever_the_rounding(tmp_path, unit, ids) -> None:
+    rng, at, events = random.Random(0), 10**15 * 1000, []
+    for i in range(1000):
+        at += rng.randrange(50_000, 90_000)
+        length, lag = rng.randrange(5000, 9000), rng.randrange(200, 600)
+        inner = length - lag - rng.randrange(100, 400)
+        for name, start, long in (("cuda", at, length), ("cu", at + lag, inner)):
+            ts, dur = {
+                "whole": (start // 1000, long // 1000), "given": (start // 1000, 7),
+                "fraction": (start / 1000, long / 1000),
+            }[unit]  # fmt: skip
+            more = {"correlation": i} if ids else {}
+            events.append(chrome_event(f"{name}GraphLaunch", ts, dur, f"{name}_x", **more))
+            events[-1]["cat"] = "cuda_runtime" if name == "cuda" else "cuda_driver"
+    trace = read_events(tmp_path, events)
+    assert trace.counts == {"graph_launch": 1000}
+    assert trace.table("calls").nested.sum() == 1000
+
+
+def test_calls_in_a_row_are_not_nested(tmp_path) -> None:
+    names = ("cudaGraphLaunch", "cudaGraphLaunch", "cudaLaunchKernel", "cuGraphLaunch")
+    events = [chrome_event(n, 100 + 7 * i, 7, correlation=i) for i, n in enumerate(names)]
+    trace = read_events(tmp_path, events)
+    assert trace.counts == {"graph_launch": 3, "kernel_launch": 1}
+
+
 def test_begin_and_end_events_and_a_bare_array(tmp_path) -> None:
     events = [
         {"ph": "B", "name": "cudaGraphLaunch", "ts": 5, "tid": 1},
@@ -144,10 +253,34 @@ def test_stretches_equal_one_by_one(monkeypatch, tmp_path) -> None:
     ]
     path = write(tmp_path, json.dumps({"traceEvents": events}))
     fast = read_chrome(path)
-    monkeypatch.setattr(json_stream, "_stretch", lambda text, at: None)
+    monkeypatch.setattr(json_stream, "_stretch", lambda text, at: ([], at, at))
     slow = read_chrome(path)
     assert fast.counts == slow.counts == {"graph_launch": 2000}
     assert fast.table("calls").equals(slow.table("calls"))
+
+
+@pytest.mark.parametrize(
+    "bad", ['{"ts": 00}', '{"ts": ' + "1" * 5000 + "}", '{"a": "\x01"}', "x", "[[{}, {}], 00]"]
+)
+def test_what_is_parsed_in_vain_is_parsed_once(monkeypatch, tmp_path, bad) -> None:
+    events = [json.dumps(chrome_event("cudaGraphLaunch", i, 1)) for i in range(9000)]
+    events[200:-1000:400] = [bad] * len(events[200:-1000:400])
+    text, parsed = '{"traceEvents": [' + ", ".join(events) + "]}", []
+    loads = json_stream.json.loads
+    monkeypatch.setattr(
+        json_stream.json, "loads", lambda piece: (parsed.append(len(piece)), loads(piece))[1]
+    )
+    trace = read_chrome(write(tmp_path, text))
+    assert trace.counts == {"graph_launch": 9000 - events.count(bad)}
+    assert sum(parsed) < 3 * len(text)
+
+
+def test_events_without_end_are_read_up_to_a_bound(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(reader, "MAX_EVENTS", 20_000)
+    text = '{"traceEvents": [' + '{"ph": "X", "cat": "kernel", "ts": 1, "dur": 1},' * 50_000
+    trace = read_chrome(write(tmp_path, text))
+    assert 20_000 <= trace.events == len(trace.table("kernels")) < 25_000
+    assert trace.warnings == (f"only the first {trace.events:,} events were read",)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from trace_files import write_nsys
 from verifylab.answers_profile import device_time, graph_api, launch_counts, profile_steps
 from verifylab.read_nsys import read_nsys
 from verifylab.trace_file import TraceError
+from verifylab.trace_report import Config, report
 
 
 def test_an_export_in_full(tmp_path) -> None:
@@ -52,6 +53,52 @@ def test_any_table_may_be_missing(tmp_path, without) -> None:
         assert any(without in w for w in trace.warnings)
 
 
+MS = 1_000_000
+
+
+def test_graphs_traced_as_a_whole_count_as_busy_and_their_kernels_as_not_traced(tmp_path) -> None:
+    """What Nsight Systems writes unless told otherwise: 8 ms of graph and 0.1 ms outside in 10."""
+    path = write_nsys(tmp_path / "a.sqlite", more=f"""
+        DELETE FROM CUPTI_ACTIVITY_KIND_RUNTIME; DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL;
+        DELETE FROM CUPTI_ACTIVITY_KIND_GRAPH_TRACE; DELETE FROM NVTX_EVENTS;
+        ALTER TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE ADD COLUMN deviceId INTEGER;
+        WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 99)
+            INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME
+            SELECT i * 10 * {MS}, i * 10 * {MS} + 20000, 1, i, 1, 0 FROM n;
+        INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE
+            SELECT start, start + 8 * {MS}, 1, 1, 3 FROM CUPTI_ACTIVITY_KIND_RUNTIME;
+        INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL SELECT start + 9 * {MS}, start + 9 * {MS} + 100000,
+            3, correlationId + 1000, NULL, NULL, 6 FROM CUPTI_ACTIVITY_KIND_RUNTIME;
+    """)  # fmt: skip
+    trace = read_nsys(path)
+    assert "kernels within graphs were not traced: nsys profile" in trace.warnings[0]
+    assert trace.table("graph_runs").device.eq(3).all()
+    assert trace.table("graph_runs").start_us.tolist()[:2] == [0, 10_000]  # as all other starts
+    row = launch_counts(trace).iloc[0]
+    assert (row.kernels_replayed, row.kernels_eager, row.graph_runs) == (0, 100, 100)
+    (device,) = device_time(trace).itertuples()
+    assert device.device == 3
+    assert device.busy_pct == pytest.approx(100 * (100 * 8.1) / (99 * 10 + 9.1))
+    words = report(str(path), Config([str(path)])).sentences
+    assert "100 graph launches replayed kernels that were not traced, 100 others" in words[0]
+
+
+def test_graphs_without_a_device_are_the_only_devices(tmp_path) -> None:
+    trace = read_nsys(write_nsys(tmp_path / "a.sqlite"))
+    assert trace.table("graph_runs").device.tolist() == [0] and len(device_time(trace)) == 1
+
+
+def test_steps_are_the_outermost_ranges_for_inspect_and_report_alike(tmp_path) -> None:
+    path = write_nsys(tmp_path / "a.sqlite", more="""
+        INSERT INTO NVTX_EVENTS VALUES (0, 9000, 59, 'verify_attn', NULL, 9),
+            (29000000, 29000000, 59, 'verify_gdn', NULL, 9), (7, 9, 59, 'load', NULL, 9);
+    """)  # fmt: skip
+    trace = read_nsys(path)
+    assert trace.steps == len(profile_steps(trace)) == 2 and trace.counts["ranges"] == 5
+    trace = read_nsys(write_nsys(tmp_path / "b.sqlite", without=("NVTX_EVENTS",)))
+    assert trace.steps == len(profile_steps(trace)) == 2
+
+
 def test_columns_missing_and_added(tmp_path) -> None:
     more = """
         ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN graphNodeId;
@@ -83,6 +130,57 @@ def test_a_view_or_virtual_table_in_a_tables_place_is_not_run(tmp_path, what, mo
     trace = read_nsys(path)
     assert f"CUPTI_ACTIVITY_KIND_KERNEL is {what}, not a table: not read" in trace.warnings
     assert len(trace.table("kernels")) == 0
+
+
+@pytest.mark.parametrize("table_list", [True, False])
+@pytest.mark.parametrize("module", ["fts5(start, end, nameId)", "rtree_i32(id, start, end)"])
+@pytest.mark.parametrize("words", ["CREATE/**/VIRTUAL", "create --x\n virtual", "CREATE  VIRTUAL"])
+def test_no_spelling_makes_a_virtual_table_ordinary(
+    tmp_path, monkeypatch, module, words, table_list
+) -> None:
+    if not table_list:
+        monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 36, 0))
+    name = "CUPTI_ACTIVITY_KIND_RUNTIME"
+    sql = f"TABLE {name} USING {module}"
+    path = write_nsys(tmp_path / "a.sqlite", without=(name,), more=f"""
+        CREATE VIRTUAL {sql}; INSERT INTO {name} VALUES (1, 2, 3);
+        PRAGMA writable_schema=ON;
+        UPDATE sqlite_master SET rootpage = 2, sql = '{words} {sql}' WHERE name = '{name}';
+    """)  # fmt: skip
+    trace = read_nsys(path)
+    assert f"{name} is a virtual table, not a table: not read" in trace.warnings
+    assert len(trace.table("calls")) == 0
+
+
+def test_what_is_still_in_a_journal_beside_it_is_not_lost_silently(tmp_path) -> None:
+    path = write_nsys(tmp_path / "a.sqlite")
+    base = sqlite3.connect(path)
+    base.executescript(
+        "PRAGMA journal_mode=WAL; PRAGMA wal_autocheckpoint=0;"
+        "INSERT INTO StringIds VALUES (100, 'new');"
+    )
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir() if not p.name.endswith("-shm")}
+    assert set(before) == {"a.sqlite", "a.sqlite-wal"}
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    for name in (path, link):
+        with pytest.raises(TraceError, match=r"the rest is in a\.sqlite-wal: checkpoint it first"):
+            read_nsys(name)
+    link.unlink()
+    assert before == {
+        p.name: p.read_bytes() for p in tmp_path.iterdir() if not p.name.endswith("-shm")
+    }
+    base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert read_nsys(path).counts["graph_launch"] == 2  # with an empty -wal beside it
+    base.execute("PRAGMA journal_mode=PERSIST")
+    base.execute("INSERT INTO StringIds VALUES (101, 'newer')")
+    base.commit()
+    base.close()
+    journal = tmp_path / "a.sqlite-journal"
+    assert journal.stat().st_size and read_nsys(path).counts["graph_launch"] == 2  # it is over
+    journal.write_bytes(bytes.fromhex("d9d505f920a163d7") + journal.read_bytes()[8:])
+    with pytest.raises(TraceError, match="roll it back first: sqlite3 a.sqlite 'PRAGMA"):
+        read_nsys(path)
 
 
 def test_generated_columns_and_triggers_do_not_run(tmp_path) -> None:

@@ -110,6 +110,51 @@ def test_the_writer_refuses_what_breaks_a_rule(tmp_path) -> None:
                 trace.step(slots, depths, **(more[0] if more else {}))
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"time_us": 1.5}, "time_us must be a whole number, got 1.5"),
+        ({"time_us": 2**63}, "time_us must have 64 bits"),
+        ({"time_us": -(2**63) - 1}, "time_us must have 64 bits"),
+        ({"time_us": "12"}, "time_us must be a whole number, got '12'"),
+        ({"time_us": float("nan")}, "time_us must be a whole number, got nan"),
+        ({"time_us": True}, "time_us must be a whole number, got True"),
+        ({"slots": [0.7, 1]}, "each of slots must be a whole number, got 0.7"),
+        ({"slots": [True, 0]}, "each of slots must be a whole number, got True"),
+        ({"slots": 5}, "slots must be a list of whole numbers, got 5"),
+        ({"slots": np.array([0.0, 1.0])}, "each of slots must be a whole number"),
+        ({"slots": np.array([[0, 1]])}, "each of slots must be a whole number"),
+        ({"slots": None}, "slots or depths are null"),
+        ({"depths": [2.9, 2]}, "each of depths must be a whole number, got 2.9"),
+        ({"depths": ["2", 2]}, "each of depths must be a whole number, got '2'"),
+        ({"accepted": [None, 1]}, "each of accepted must be a whole number, got None"),
+        ({"verified": [1, float("inf")]}, "each of verified must be a whole number, got inf"),
+        ({"confidences": [0.1, 0.2]}, "confidences must be a list of numbers for each sequence"),
+        ({"confidences": [["x"], []]}, "confidences must be a list of numbers for each sequence"),
+        ({"outcome": None, "time_us": 2**70}, "time_us must have 64 bits"),
+        ({"outcome": 3}, "outcome must be hit"),
+        ({"outcome": ["hit"]}, "outcome must be hit"),
+    ],
+)
+def test_the_writer_refuses_a_step_at_once_and_goes_on(tmp_path, change, words) -> None:
+    with StepTraceWriter(tmp_path / "s.parquet") as trace:
+        trace.step([0, 1], [2, 2], time_us=np.int64(2**62))
+        with pytest.raises(ValueError, match=re.escape(f"step 1: {words}")):
+            trace.step(**({"slots": [0, 1], "depths": [2, 2]} | change))
+        trace.step([0, 1], [2, 2], confidences=[[-0.5, None], None], time_us=-(2**63))
+    read = read_step_trace(tmp_path / "s.parquet")
+    assert read.table("steps").step.tolist() == [0, 1] and read.warnings == ()
+
+
+def test_a_writer_closed_twice_or_written_to_after(tmp_path) -> None:
+    with StepTraceWriter(tmp_path / "s.parquet") as trace:
+        trace.step([0], [1])
+        trace.close()
+        with pytest.raises(ValueError, match="the trace is closed"):
+            trace.step([0], [1])
+    assert read_step_trace(tmp_path / "s.parquet").steps == 1
+
+
 def bad_rows():
     good = {"step": 0, "slots": [0, 1], "depths": [4, 3], "accepted": [1, 2], "outcome": "hit"}
     return good, [
@@ -136,6 +181,75 @@ def test_a_bad_row_is_named_and_the_others_kept(tmp_path, index) -> None:
     trace = read_step_trace(tmp_path / "s.parquet")
     assert trace.steps == 2 and trace.table("steps").step.tolist() == [0, 2]
     assert trace.warnings[0].startswith("row 2: ") and trace.warnings[0].endswith("left out")
+
+
+BIG = pa.list_(pa.int64())
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("slots", [-1, 1], "slots: Integer value -1 not in range"),
+        ("slots", [2**40, 1], "slots: Integer value 1099511627776 not in range"),
+        ("depths", [-4, 3], "depths: Integer value -4 not in range"),
+        ("accepted", [2**40, 1], "accepted: Integer value 1099511627776 not in range"),
+        ("verified", [4, -1], "verified: Integer value -1 not in range"),
+        ("width", 2**40, "width: Integer value 1099511627776 not in range"),
+    ],
+)
+@pytest.mark.parametrize("many", [100, 20_000])
+def test_a_value_that_its_column_cannot_hold_costs_its_row_alone(
+    tmp_path, name, value, words, many
+) -> None:
+    good, _ = bad_rows()
+    rows = [
+        good | {"step": i, "verified": [4, 4], "width": 2} | ({name: value} if i == 50 else {})
+        for i in range(many)
+    ]
+    lists = dict.fromkeys(("slots", "depths", "accepted", "verified"), BIG)
+    types = {"step": pa.int64(), **lists, "width": pa.int64(), "outcome": pa.string()}
+    pq.write_table(pa.Table.from_pylist(rows, pa.schema(types)), tmp_path / "s.parquet")
+    trace = read_step_trace(tmp_path / "s.parquet")
+    assert trace.table("steps").step.tolist() == [i for i in range(many) if i != 50]
+    assert len(trace.warnings) == 1
+    assert trace.warnings[0].startswith(f"row 51: {words}") and "left out" in trace.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("confidences", pa.array([0.1] * 3)),
+        ("outcome", pa.array([1] * 3)),
+        ("accepted", pa.array(["x"] * 3)),
+        ("time_us", pa.array(["2026-08-17"] * 3)),
+        ("verified", pa.array([[[1]]] * 3)),
+        ("width", pa.array([{"a": 1}] * 3)),
+    ],
+)
+def test_an_optional_column_of_another_kind_is_left_out(tmp_path, name, values) -> None:
+    table = pa.table({"step": [0, 1, 2], "slots": [[0]] * 3, "depths": [[2]] * 3, name: values})
+    pq.write_table(table, tmp_path / "s.parquet")
+    trace = read_step_trace(tmp_path / "s.parquet")
+    assert trace.steps == 3 and len(trace.warnings) == 1
+    assert name in trace.warnings[0] and trace.warnings[0].endswith("left out")
+
+
+def test_a_column_there_twice(tmp_path) -> None:
+    path, lists = tmp_path / "s.parquet", pa.array([[1], [1]])
+
+    def write(*names: str) -> None:
+        columns = [pa.array([0, 1]), *[lists] * len(names)]
+        pq.write_table(pa.Table.from_arrays(columns, ["step", *names]), path)
+
+    write("slots", "slots", "depths")
+    with pytest.raises(TraceError, match="0 readable steps: there are 2 columns 'slots'"):
+        read_step_trace(path)
+    write("slots", "depths", "accepted", "accepted")
+    trace = read_step_trace(path)
+    assert trace.steps == 2
+    assert trace.warnings == ("there are 2 columns 'accepted': left out",)
+    write("slots", "depths", "other", "other")
+    assert read_step_trace(path).warnings == ()
 
 
 def test_the_quick_check_agrees_with_the_one_by_row() -> None:

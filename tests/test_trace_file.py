@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gzip
 import io
+import random
+import time
+import zlib
 
 import pytest
 from hypothesis import given, settings
@@ -101,3 +104,68 @@ def test_text_of_a_foreign_file_cannot_reach_the_terminal_raw() -> None:
     assert trace_file.plain("a\x1b[31m\nb\0\u202e c") == "a?[31m b?? c"
     assert str(trace_file.TraceError("x\n\x1b[2J")) == "x ?[2J"
     assert len(trace_file.plain("y" * 10_000)) == 600
+
+
+def lines_of(many: int) -> bytes:
+    rng = random.Random(1)
+    return b"".join(b"line %d of %d\n" % (i, rng.randrange(10**9)) for i in range(many))
+
+
+@pytest.mark.parametrize("size", [64, 1000, 1 << 22])
+def test_all_that_stands_before_gzip_damage_is_given(tmp_path, size) -> None:
+    text, path = lines_of(20_000), tmp_path / "a.gz"
+    whole = gzip.compress(text)
+    for at in (len(whole) - 6, len(whole) - 2):  # the checksum, the length
+        data = bytearray(whole)
+        data[at] ^= 1
+        path.write_bytes(data)
+        notes = Notes()
+        assert b"".join(blocks(path, notes, size)) == text
+        assert notes.texts() == (
+            f"offset {len(text):,} after decompression: the gzip data fails its checksum there; "
+            "what came before is kept, some of it may be wrong",
+        )
+    inflate, cut = zlib.decompressobj(31), len(whole) * 9 // 10
+    before = inflate.decompress(whole[:cut])
+    path.write_bytes(whole[:cut] + b"\xff" * 100)  # a block of a type that there is not, or so
+    notes = Notes()
+    got = b"".join(blocks(path, notes, size))
+    assert got.startswith(before) and len(got) < len(before) + 100 * 1032
+    assert f"offset {len(got):,} after decompression: the gzip data is " in notes.texts()[0]
+    path.write_bytes(whole + b"other")
+    notes = Notes()
+    assert b"".join(blocks(path, notes, size)) == text
+    assert "what follows is no gzip data" in notes.texts()[0]
+
+
+@settings(deadline=None)
+@given(st.floats(0, 1), st.integers(1, 255), st.booleans(), st.integers(2, 3000))
+def test_damaged_gzip_gives_what_byte_after_byte_gives(
+    tmp_path_factory, where, flip, cut, size
+) -> None:
+    path = tmp_path_factory.mktemp("z") / "a.gz"
+    data = bytearray(gzip.compress(lines_of(300) + b"z" * 5000, mtime=0))
+    at = int(where * (len(data) - 3)) + 2
+    data[at] ^= flip
+    data = data[:at] if cut else data
+    path.write_bytes(data)
+    want, inflate = b"", zlib.decompressobj(31)
+    try:
+        for byte in data:
+            want += inflate.decompress(bytes([byte]))
+    except zlib.error:
+        pass
+    notes = Notes()
+    assert b"".join(blocks(path, notes, size)) == want
+    assert inflate.eof or f"offset {len(want):,} after" in notes.texts()[0]
+
+
+@pytest.mark.parametrize("text", [b"", b"{},", b"x" * 500, random.Random(2).randbytes(300)])
+def test_many_small_gzip_members_take_time_by_their_number(tmp_path, text) -> None:
+    path, many = tmp_path / "a.gz", 50_000
+    path.write_bytes(gzip.compress(text) * many)
+    begun = time.process_time()
+    got = [len(block) for block in blocks(path, Notes())]
+    assert sum(got) == len(text) * many
+    assert all(size == trace_file.BLOCK for size in got[:-1])
+    assert time.process_time() - begun < 10  # 0.5 s; each member used to copy all that followed

@@ -22,7 +22,14 @@ from trace_files import (
 
 from verifylab import cli, traces
 from verifylab.step_trace import StepTraceWriter
-from verifylab.trace_answers import CANNOT, GIVES
+from verifylab.trace_answers import (
+    CANNOT,
+    GIVES,
+    device_time,
+    graph_api,
+    launch_counts,
+    profile_steps,
+)
 from verifylab.traces import TraceError
 
 SAMPLES = {
@@ -94,6 +101,15 @@ def test_gzip_is_read_whatever_the_name(tmp_path, format) -> None:
     assert traces.inspect(path) == plain
 
 
+@pytest.mark.parametrize("format", ["nsys_sqlite", "step_trace"])
+def test_what_is_not_read_as_a_stream_must_be_decompressed_first(tmp_path, format) -> None:
+    path = every_format(tmp_path)[format]
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    for said in (None, format):
+        with pytest.raises(TraceError, match=rf"decompress it first: gunzip {path.name}$"):
+            traces.read(path, said)
+
+
 def test_messages_after_megabytes_of_other_text_are_found(tmp_path) -> None:
     path = tmp_path / "a"
     line = capture_line([0, 1], [4, 3])
@@ -125,6 +141,7 @@ def test_a_bare_array_and_json_with_the_events_last(tmp_path) -> None:
     [
         (b"", "is empty"),
         (b"\x1f\x8b", "nothing can be decompressed"),
+        (gzip.compress(b""), "is empty"),
         (b"\0\1\2\3" * 1000, "binary data of no known format"),
         (b"hello\nworld\n", "text of no known format"),
         (b'{"a": 1}', "of no known format"),
@@ -164,6 +181,16 @@ def test_import_stores_like_a_run_and_load_gives_it_back(tmp_path) -> None:
         for name, table in fresh.tables.items():
             assert len(stored.table(name)) == len(table)
             assert list(stored.table(name).columns) == list(table.columns)
+
+
+def test_a_profile_that_was_imported_answers_as_the_file(tmp_path) -> None:
+    paths = [write_nsys(tmp_path / "a"), tmp_path / "b", tmp_path / "c"]
+    paths[1].write_text(chrome_text())
+    paths[2].write_text(json.dumps([e for e in chrome_events() if e["cat"] == "cuda_runtime"]))
+    stored = traces.load(traces.import_files(paths, tmp_path / "out"))
+    for path, trace in zip(paths, stored, strict=True):
+        for answer in (profile_steps, graph_api, launch_counts, device_time):
+            assert answer(trace).equals(answer(traces.read(path)))
 
 
 def test_import_leaves_nothing_half_done(tmp_path) -> None:

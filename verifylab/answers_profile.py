@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from verifylab.profile_calls import GRAPH_KINDS
-from verifylab.trace_file import Trace, TraceError
+from verifylab.step_spans import STEP_PATTERNS, step_spans
+from verifylab.trace_file import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["GAP_US", "STEP_PATTERNS", "device_time", "graph_api", "launch_counts", "profile_steps"]
 
-#: Names of ranges that are steps, the first with two or more in a profile counts.
-STEP_PATTERNS = (r"^ProfilerStep#", r"(?i)verify", r"(?i)decode", r"(?i)\b(step|iteration)\b")
 #: Idle stretches on the device longer than this are counted as gaps.
 GAP_US = 10.0
 
@@ -29,7 +27,7 @@ def _calls(trace: Trace) -> pd.DataFrame:
 def _wall_us(trace: Trace) -> float:
     ends = [
         (t.start_us.min(), (t.start_us + t.dur_us).max())
-        for t in (trace.tables.get(n) for n in ("calls", "kernels", "ranges"))
+        for t in (trace.tables.get(n) for n in ("calls", "kernels", "ranges", "graph_runs"))
         if t is not None and len(t)
     ]
     return float(max(e for _, e in ends) - min(s for s, _ in ends)) if ends else 0.0
@@ -77,9 +75,7 @@ def profile_steps(trace: Trace, pattern: str | None = None) -> pd.DataFrame:
     ----------
     trace : Trace
     pattern : str, optional
-        Regular expression that names the ranges which are steps. Default: the first of
-        `STEP_PATTERNS` that two ranges match; where none does, a step ends with a graph launch
-        and begins where the one before ended.
+        Regular expression that names the ranges which are steps; see `step_spans.step_spans`.
 
     Returns
     -------
@@ -89,25 +85,8 @@ def profile_steps(trace: Trace, pattern: str | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    calls, ranges = _calls(trace), trace.table("ranges")
-    names = ranges.name.astype(str)
-    chosen, how = ranges[:0], "ranges"
-    for text in (pattern,) if pattern is not None else STEP_PATTERNS:
-        try:
-            wanted = re.compile(text)
-        except re.error as error:
-            raise TraceError(f"pattern {text!r} is no regular expression: {error}") from None
-        matching = ranges[[bool(wanted.search(name)) for name in names]]
-        if len(matching) >= (1 if pattern is not None else 2):
-            chosen = matching
-            break
-    start = chosen.start_us.to_numpy(float)
-    end = start + chosen.dur_us.to_numpy(float)
-    if not len(chosen):
-        launches, how = calls[calls.kind == "graph_launch"], "launches"
-        end = np.sort((launches.start_us + launches.dur_us).to_numpy(float))
-        first = calls.start_us.min() if len(calls) else 0.0
-        start = np.concatenate([[first], end[:-1]]) if len(end) else end
+    calls = _calls(trace)
+    start, end, how = step_spans(trace.table("calls"), trace.table("ranges"), pattern)
     out = pd.DataFrame({"start_us": start, "dur_us": end - start})
 
     def within(kinds: tuple[str, ...], weigh: bool = False) -> np.ndarray:
@@ -133,8 +112,9 @@ def launch_counts(trace: Trace) -> pd.DataFrame:
     -------
     DataFrame
         One row: ``kernel_launches, graph_launches, kernels, kernels_replayed, kernels_eager,
-        kernels_per_graph``. A kernel is replayed when it has a graph node, or the correlation id
-        of a graph launch.
+        kernels_per_graph, graph_runs``. A kernel is replayed when it has a graph node, or the
+        correlation id of a graph launch. `graph_runs` were traced as a whole, in place of their
+        kernels.
     """
     import pandas as pd
 
@@ -149,23 +129,26 @@ def launch_counts(trace: Trace) -> pd.DataFrame:
         "kernels_replayed": replayed,
         "kernels_eager": len(kernels) - replayed,
         "kernels_per_graph": replayed / len(launches) if len(launches) else float("nan"),
+        "graph_runs": len(trace.tables.get("graph_runs", ())),
     }
     return pd.DataFrame([row])
 
 
 def device_time(trace: Trace) -> pd.DataFrame:
-    """Busy and idle time of each device between its first and last kernel.
+    """Busy and idle time of each device between its first and last kernel or graph.
 
     Returns
     -------
     DataFrame
         ``device, wall_ms, busy_ms, busy_pct, gaps`` (over `GAP_US`)``, gaps_ms, longest_gap_us``;
-        kernels only: copies count as idle.
+        kernels, and graphs that were traced as a whole: copies count as idle.
     """
     import pandas as pd
 
+    columns = ["device", "start_us", "dur_us"]
+    work = [trace.tables[n][columns] for n in ("kernels", "graph_runs") if n in trace.tables]
     rows = []
-    for device, mine in trace.table("kernels").groupby("device"):
+    for device, mine in pd.concat(work).groupby("device"):
         mine = mine.sort_values("start_us")
         start = mine.start_us.to_numpy(float)
         reached = np.maximum.accumulate(start + mine.dur_us.to_numpy(float))

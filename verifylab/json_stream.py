@@ -7,6 +7,7 @@ on after one that cannot be parsed: cut off, nested too deep, or with a number o
 from __future__ import annotations
 
 import codecs
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ __all__ = ["MAX_OBJECT", "load_text", "objects", "salvage"]
 MAX_OBJECT = 1 << 23
 #: Deepest nesting that is followed.
 MAX_DEPTH = 200
+#: Tokens of a damaged text that are looked at to mend it: some seconds' worth.
+MAX_TOKENS = 10_000_000
 
 _DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\r\n,]*")
@@ -91,13 +94,14 @@ def objects(blocks: Iterator[bytes], opening: re.Pattern[str], notes: Notes) -> 
                 offset += len(text) - _KEPT
                 text = text[-_KEPT:]
     yield text[: found.end()]
-    at = found.end()
+    at, alone = found.end(), 0  # up to `alone`, elements are parsed one by one
     while True:
         at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
-        if many := _stretch(text, at):
-            yield many[0]
-            at = many[1]
-            continue
+        if at >= alone:
+            several, at, alone = _stretch(text, at)
+            if several:
+                yield several
+                continue
         mark, where = text[at : at + 1], f"offset {offset + at:,}"
         if mark == "]":
             return
@@ -127,25 +131,46 @@ def objects(blocks: Iterator[bytes], opening: re.Pattern[str], notes: Notes) -> 
             notes.add("cut", f"{where}: an object over {MAX_OBJECT:,} characters, reading stopped")
             return
         else:
-            offset, text, at = offset + at, text[at:], 0
+            offset, text, alone, at = offset + at, text[at:], alone - at, 0
             more()
 
 
-def _stretch(text: str, at: int) -> tuple[list[Any], int] | None:
+def _stretch(text: str, at: int) -> tuple[list[Any], int, int]:
     """Parse many elements at once, if the guess of where one ends was right.
 
     What parses as an array from a known beginning is that, so a wrong guess can only fail.
+
+    Returns
+    -------
+    list, int, int
+        The elements, none after a failure; where they end; and up to where another attempt would
+        fail too, so that whatever is parsed in vain is parsed in vain once.
     """
     stop = at + _STRETCH
     if stop > len(text):
-        return None
-    ends = [found.end() for found in _BETWEEN.finditer(text, stop - _SOUGHT, stop)]
-    if not ends:
-        return None
+        return [], at, at
+    end = _last_between(text, stop)
+    if end < at:
+        return [], at, at + _SOUGHT
     try:
-        return json.loads(f"[{text[at : ends[-1]]}]"), ends[-1]
+        return json.loads(f"[{text[at:end]}]"), end, end
+    except json.JSONDecodeError as error:
+        bad = at - 1 + error.pos
+    except (ValueError, RecursionError):  # these do not say where
+        return [], at, end
+    end = _last_between(text, bad)
+    try:
+        if end > at:
+            return json.loads(f"[{text[at:end]}]"), end, bad + 1
     except (ValueError, RecursionError):
-        return None
+        pass
+    return [], at, bad + 1
+
+
+def _last_between(text: str, stop: int) -> int:
+    """Where the last object ends that is followed by another, not far before `stop`; or -1."""
+    ends = [found.end() for found in _BETWEEN.finditer(text, max(stop - _SOUGHT, 0), stop)]
+    return ends[-1] if ends else -1
 
 
 def _reason(error: BaseException) -> str:
@@ -168,6 +193,8 @@ def load_text(text: str) -> Any:
 def salvage(text: str) -> Any:
     """Parse JSON that was cut off: up to its last complete value, every bracket closed.
 
+    Looked at are the first `MAX_TOKENS` brackets, commas and strings.
+
     Raises
     ------
     ValueError
@@ -175,7 +202,8 @@ def salvage(text: str) -> Any:
     """
     stack: list[str] = []
     best: tuple[int, str] | None = None
-    for token in re.finditer(r'"(?:[^"\\]|\\.)*+"|["{}\[\],]', text, re.S):
+    tokens = re.finditer(r'"(?:[^"\\]|\\.)*+"|["{}\[\],]', text, re.S)
+    for token in itertools.islice(tokens, MAX_TOKENS):
         mark = token.group()
         if mark == '"' or len(stack) > MAX_DEPTH:
             break

@@ -20,6 +20,10 @@ MAX_BYTES = 1 << 28
 #: Relative difference between a stated number and the one computed that is let pass.
 _SAME = 1e-3
 
+#: No server writes more tokens in a second: where a file makes it more, a time in it is wrong.
+MAX_TOK_S = 1e9
+_NAN = float("nan")
+
 _REP = ("wall_s", "completion_tokens", "tok_s", "n_ok", "n_err", "ttft_p50_ms", "tpot_p50_ms",
         "e2e_p50_s")  # fmt: skip
 _SERVE = (
@@ -42,11 +46,12 @@ def read_bench(path: str | Path, *, limits: Limits | None = None) -> Trace:
         - ``reps``: ``concurrency, rep, wall_s, completion_tokens, tok_s, n_ok, n_err,
           ttft_p50_ms, tpot_p50_ms, e2e_p50_s, asked_tokens`` (``osl`` for each request)
         - ``rungs``: ``concurrency, reps, tok_s_mean, tok_s_median, tok_s_min, tok_s_max,
-          tok_s_spread_pct`` (largest less smallest, of the mean), ``completion_tokens,
-          asked_tokens, short_tokens, errors``; all computed from the reps
+          tok_s_spread_pct`` (largest less smallest, of the mean; NaN: one rep),
+          ``completion_tokens, asked_tokens, short_tokens, errors``; all computed from the reps
 
         Format ``vllm_bench_serve``: ``rungs`` with a row a result: ``concurrency, tok_s_mean``
-        (output tokens over the duration) and the file's own figures.
+        (output tokens over the duration) and the file's own figures; `concurrency` is NaN where
+        none was set.
 
         `tok_s` includes prefill. A rung with fewer tokens than were asked for has a warning.
 
@@ -100,9 +105,27 @@ def _parse(name: str, text: str, notes: Notes) -> Any:
 
 
 def _number(value: Any) -> float:
+    """Return a number, given as one or as text; NaN: none, or none that can be."""
+    if isinstance(value, str) and len(value) <= 40:
+        try:
+            value = float(value)
+        except ValueError:
+            return _NAN
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return float("nan")
-    return float(value) if abs(value) < 2**63 and isfinite(value) else float("nan")
+        return _NAN
+    return float(value) if abs(value) < 2**63 and isfinite(value) else _NAN
+
+
+def _concurrency(value: Any) -> float:
+    """Return requests at once, a whole number of 1 or more; else NaN."""
+    number = _number(value)
+    return number if number >= 1 and number == int(number) else _NAN
+
+
+def _rate(tokens: float, seconds: float) -> float:
+    """Return tokens over seconds; NaN where that is no speed."""
+    rate = tokens / seconds if seconds > 0 else _NAN
+    return rate if 0 <= rate <= MAX_TOK_S else _NAN
 
 
 def _differs(a: float, b: float) -> bool:
@@ -124,8 +147,8 @@ def _ladder(name: str, body: Mapping[str, Any], notes: Notes) -> Trace:
     reps: list[dict[str, Any]] = []
     rungs: list[dict[str, Any]] = []
     for index, rung in enumerate(map(_mapping, _list(body["rungs"]))):
-        concurrency = _number(rung.get("concurrency"))
-        if not (concurrency >= 1 and concurrency == int(concurrency)):
+        concurrency = _concurrency(rung.get("concurrency"))
+        if concurrency != concurrency:
             notes.add(
                 "rung", f"rung {index}: concurrency {rung.get('concurrency')!r:.40}, left out"
             )
@@ -134,9 +157,7 @@ def _ladder(name: str, body: Mapping[str, Any], notes: Notes) -> Trace:
         for number, rep in enumerate(map(_mapping, _list(rung.get("reps")))):
             row = {key: _number(rep.get(key)) for key in _REP}
             where = f"C={concurrency:.0f}, rep {number}"
-            computed = (
-                row["completion_tokens"] / row["wall_s"] if row["wall_s"] > 0 else float("nan")
-            )
+            computed = _rate(row["completion_tokens"], row["wall_s"])
             if _differs(computed, row["tok_s"]):
                 notes.add(
                     "tok_s", f"{where}: tok_s says {row['tok_s']:.2f}, tokens over wall time make "
@@ -144,7 +165,9 @@ def _ladder(name: str, body: Mapping[str, Any], notes: Notes) -> Trace:
                 )  # fmt: skip
             if computed == computed:
                 row["tok_s"] = computed
-            if not row["tok_s"] >= 0:
+            elif row["wall_s"] == row["wall_s"] and row["completion_tokens"] >= 0:
+                notes.add("wall", f"{where}: wall_s {row['wall_s']:g} makes no speed, not used")
+            if not 0 <= row["tok_s"] <= MAX_TOK_S:
                 notes.add("rep", f"{where}: neither tok_s nor tokens and wall time, left out")
                 continue
             mine.append(
@@ -180,9 +203,9 @@ def _rung(
             "short", f"C={concurrency}: {asked - tokens:,.0f} of {asked:,.0f} tokens asked for did "
             f"not come, in {len(short)} of {len(reps)} reps, with {errors:.0f} errors reported",
         )  # fmt: skip
-    if _differs(mean, _number(said.get("tok_s_mean"))):
+    if _differs(mean, stated := _number(said.get("tok_s_mean"))):
         notes.add(
-            "mean", f"C={concurrency}: tok_s_mean says {said['tok_s_mean']:.2f}, its reps make "
+            "mean", f"C={concurrency}: tok_s_mean says {stated:.2f}, its reps make "
             f"{mean:.2f}; the latter is used",
         )  # fmt: skip
     return {
@@ -192,7 +215,9 @@ def _rung(
         "tok_s_median": statistics.median(series),
         "tok_s_min": min(series),
         "tok_s_max": max(series),
-        "tok_s_spread_pct": 100 * (max(series) - min(series)) / mean if mean else 0.0,
+        "tok_s_spread_pct": (
+            100 * (max(series) - min(series)) / mean if mean and len(series) > 1 else _NAN
+        ),
         "completion_tokens": tokens,
         "asked_tokens": asked,
         "short_tokens": max(asked - tokens, 0.0),
@@ -206,8 +231,10 @@ def _served(name: str, results: Sequence[Mapping[str, Any]], notes: Notes) -> Tr
     rows = []
     for index, result in enumerate(results):
         row = {key: _number(result.get(key)) for key in _SERVE}
-        seconds = row["duration"]
-        computed = row["total_output_tokens"] / seconds if seconds > 0 else float("nan")
+        row["max_concurrency"] = _concurrency(said := result.get("max_concurrency"))
+        if said is not None and row["max_concurrency"] != row["max_concurrency"]:
+            notes.add("concurrency", f"result {index}: max_concurrency {said!r:.40} is none")
+        computed = _rate(row["total_output_tokens"], row["duration"])
         if _differs(computed, row["output_throughput"]):
             notes.add(
                 "tok_s", f"result {index}: output_throughput says {row['output_throughput']:.2f}, "
@@ -219,7 +246,13 @@ def _served(name: str, results: Sequence[Mapping[str, Any]], notes: Notes) -> Tr
                 "prompts completed",
             )  # fmt: skip
         tok_s = computed if computed == computed else row["output_throughput"]
+        if not 0 <= tok_s <= MAX_TOK_S:
+            what = "neither output_throughput nor output tokens and duration, left out"
+            notes.add("result", f"result {index}: {what}")
+            continue
         rows.append({"concurrency": row["max_concurrency"], "tok_s_mean": tok_s, **row})
+    if not rows:
+        raise TraceError(f"{name} has 0 readable results of vllm bench serve")
     first = results[0]
     about = {k: plain(first[k], 80) for k in ("model_id", "backend", "request_rate") if k in first}
     tables = {"rungs": pd.DataFrame(rows)}

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from verifylab.json_stream import objects
-from verifylab.profile_calls import Columns, ProfileTables, call_kind
+from verifylab.profile_calls import Columns, ProfileTables, call_kind, device_number
+from verifylab.step_spans import step_spans
 from verifylab.trace_file import Limits, Notes, Trace, TraceError, blocks, plain
 
 __all__ = ["FORMAT", "OPENING", "read_chrome"]
@@ -22,8 +23,9 @@ FORMAT = "chrome_trace"
 #: Where the events begin: the array named so, or a file that is an array of objects.
 OPENING = re.compile(r'\A\ufeff?\s*\[(?=\s*\{)|(?<!\\)"traceEvents"\s*:\s*\[')
 
+#: Events that are read at most: ten gigabytes of ordinary ones.
+MAX_EVENTS = 50_000_000
 _NAN = float("nan")
-_STEP = "ProfilerStep#"
 
 
 def read_chrome(path: str | Path, *, limits: Limits | None = None) -> Trace:
@@ -40,9 +42,9 @@ def read_chrome(path: str | Path, *, limits: Limits | None = None) -> Trace:
     Trace
         Times in microseconds; ``start_us`` counts from the first event kept.
 
-        - ``calls``: CUDA runtime and driver calls: ``start_us, dur_us, name, thread, kind`` (see
-          `profile_calls.KINDS`), ``correlation`` (NaN: none), ``nested`` (within another call:
-          not to be added up)
+        - ``calls``: CUDA runtime and driver calls: ``start_us, dur_us, name, thread`` (numbered
+          over all processes), ``kind`` (see `profile_calls.KINDS`), ``correlation`` (NaN: none),
+          ``nested`` (within another call: not to be added up)
         - ``kernels``: ``start_us, dur_us, name, device, correlation, graph_node`` (NaN: not said)
         - ``ranges``: annotations on the host: ``start_us, dur_us, name, thread``
 
@@ -73,13 +75,12 @@ def read_chrome(path: str | Path, *, limits: Limits | None = None) -> Trace:
     by_kind = calls.kind[~calls.nested].value_counts(sort=False)
     counts = {str(kind): int(n) for kind, n in by_kind.items() if n}
     counts |= {name: len(tables[name]) for name in ("kernels", "ranges") if len(tables[name])}
-    steps = int(tables["ranges"].name.astype(str).str.startswith(_STEP).sum())
     return Trace(
         FORMAT,
         path.name,
         tables,
         counts,
-        steps or counts.get("graph_launch", 0),
+        len(step_spans(calls, tables["ranges"])[0]),
         events,
         notes.texts(),
         _about(before),
@@ -95,14 +96,15 @@ def _events(stream: Iterator[Any], out: ProfileTables) -> int:
         "user_annotation": out.ranges,
         None: out.calls,  # other writers leave the category out; then the name decides
     }
-    begun: dict[tuple[Any, Any], list[dict]] = {}
+    begun: dict[int, list[dict]] = {}
     before = 0
     for several in stream:
         for number, event in enumerate(several, before + 1):
             try:
                 columns, phase = columns_of.get(event.get("cat")), event.get("ph")
                 if phase == "B" or phase == "E":  # any category: an end often names none
-                    event = _pair(event, begun, phase)
+                    lane = out.lane(event.get("pid"), event.get("tid"))
+                    event = _pair(event, begun.setdefault(lane, []), phase)
                     columns = columns_of.get(event.get("cat")) if event else None
                 elif phase != "X":
                     continue
@@ -112,6 +114,9 @@ def _events(stream: Iterator[Any], out: ProfileTables) -> int:
             if columns is not None:
                 _keep(event, columns, number, out)
         before += len(several)
+        if before >= MAX_EVENTS:
+            out.notes.add("events", f"only the first {before:,} events were read")
+            break
     left = sum(map(len, begun.values()))
     if left:
         out.notes.add("open", f"{left:,} begun events have no end, left out")
@@ -132,15 +137,16 @@ def _keep(event: dict, columns: Columns, number: int, out: ProfileTables) -> Non
     columns.start.append(start)
     columns.length.append(length)
     columns.name.append(out.name(name))
-    lane = arguments.get("device") if columns is out.kernels else event.get("tid")
-    columns.lane.append(lane if type(lane) is int and -(2**62) < lane < 2**62 else -1)
+    if columns is out.kernels:
+        columns.lane.append(device_number(arguments.get("device")))
+    else:
+        columns.lane.append(out.lane(event.get("pid"), event.get("tid")))
     columns.correlation.append(_or_nan(arguments.get("correlation")))
     columns.extra.append(_or_nan(arguments.get("graph node id")))
 
 
-def _pair(event: dict, begun: dict[tuple[Any, Any], list[dict]], phase: str) -> dict | None:
+def _pair(event: dict, stack: list[dict], phase: str) -> dict | None:
     """Match a begin with its end (``ph`` B and E): a whole event, or None until there is one."""
-    stack = begun.setdefault((event.get("pid"), event.get("tid")), [])
     if phase == "B":
         if len(stack) < 10_000:
             stack.append(event)

@@ -7,23 +7,29 @@ file is opened read-only and as immutable, and its schema is not trusted: nothin
 from __future__ import annotations
 
 import sqlite3
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from verifylab.profile_calls import Columns, ProfileTables
-from verifylab.trace_file import Notes, Trace, TraceError
+from verifylab.profile_calls import Columns, ProfileTables, device_number
+from verifylab.step_spans import step_spans
+from verifylab.trace_file import Notes, Trace, TraceError, refuse_gzip
 
 __all__ = ["FORMAT", "MAGIC", "read_nsys"]
 
 FORMAT = "nsys_sqlite"
 MAGIC = b"SQLite format 3\0"
+#: Beginning of a rollback journal that is to be played back.
+_JOURNAL = bytes.fromhex("d9d505f920a163d7")
 #: NVTX push/pop and start/end ranges (Nsight Systems' ``eventType``).
 _NVTX_RANGES = (59, 60)
 _CALLS = "CUPTI_ACTIVITY_KIND_RUNTIME"
 _KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
 _GRAPHS = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 _NVTX = "NVTX_EVENTS"
+#: What makes Nsight Systems trace the kernels of a graph, and not only the graph.
+NODE_TRACE = "nsys profile --cuda-graph-trace=node"
 _NAN = float("nan")
 #: Rows fetched at once, and rows of one table that are read at most.
 _ROWS_AT_ONCE = 20_000
@@ -37,29 +43,53 @@ class _Database:
 
     def __init__(self, path: Path, notes: Notes) -> None:
         self.notes = notes
+        path = path.resolve()
+        _refuse_unfinished(path)
         try:
-            where = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
+            where = f"file:{quote(str(path))}?mode=ro&immutable=1"
             self.connection = sqlite3.connect(where, uri=True)
             self.connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
             for pragma in ("trusted_schema=OFF", "query_only=ON", "cell_size_check=ON"):
                 self.connection.execute(f"PRAGMA {pragma}")
             self.connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1 << 26)
             self.connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-            master = self.connection.execute(
-                "SELECT name, type, sql FROM sqlite_master WHERE type IN ('table', 'view')"
-            ).fetchall()
+            kinds = self._kinds()
         except _DAMAGE as error:
             raise TraceError(f"{path.name} is no readable SQLite database: {error}") from None
-        self.tables = set()
-        for name, kind, sql in master:
-            ordinary = kind == "table" and not str(sql or "").upper().lstrip().startswith(
-                "CREATE VIRTUAL"
-            )
-            if ordinary:
-                self.tables.add(str(name))
-            elif str(name).upper() in (_CALLS, _KERNELS, _GRAPHS, _NVTX, "STRINGIDS"):
-                what = "a view" if kind == "view" else "a virtual table"
-                notes.add("view", f"{str(name)[:60]} is {what}, not a table: not read")
+        self.tables = {name for name, kind in kinds.items() if kind == "table"}
+        for name, kind in kinds.items():
+            if kind != "table" and name.upper() in (_CALLS, _KERNELS, _GRAPHS, _NVTX, "STRINGIDS"):
+                notes.add("view", f"{name[:60]} is a {kind}, not a table: not read")
+
+    def _kinds(self) -> dict[str, str]:
+        """Return what each table is: ``table``, ``view`` or ``virtual table``.
+
+        By its SQL, which SQLite itself begins in one way alone for an ordinary table, and by what
+        SQLite made of it, where it can tell (3.37 and later).
+        """
+        master = self.connection.execute(
+            "SELECT name, type, sql FROM sqlite_master WHERE type IN ('table', 'view')"
+        )
+        out = {
+            str(name): "view" if kind == "view"
+            else "table" if str(sql).startswith("CREATE TABLE ") else "virtual table"
+            for name, kind, sql in master.fetchall()
+        }  # fmt: skip
+        if sqlite3.sqlite_version_info >= (3, 37):
+            # It would look into views and virtual tables for their columns: not needed here.
+            self.connection.set_authorizer(
+                lambda action, *_: sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_SELECT
+                else sqlite3.SQLITE_OK
+            )  # fmt: skip
+            listed = self.connection.execute("PRAGMA main.table_list").fetchall()
+            self.connection.set_authorizer(None)
+            found = {str(row[1]): str(row[2]) for row in listed}
+            out |= {
+                name: "view" if found.get(name) == "view" else "virtual table"
+                for name, kind in out.items()
+                if kind == "table" and found.get(name) not in ("table", "shadow")
+            }
+        return out
 
     def rows(self, table: str, wanted: tuple[str, ...], where: str = "") -> Iterator[tuple]:
         """Rows of a table, NULL for a column it lacks; nothing when there is no such table.
@@ -105,6 +135,31 @@ class _Database:
                 return
 
 
+def _refuse_unfinished(path: Path) -> None:
+    """Refuse a database of which a part is still in the journal beside it.
+
+    Raises
+    ------
+    TraceError
+        Reading the file alone would miss that part, and to fetch it would write.
+    """
+    for end, begins, remedy in (
+        ("-wal", b"", "checkpoint it first: sqlite3 {} 'PRAGMA wal_checkpoint(TRUNCATE)'"),
+        ("-journal", _JOURNAL, "roll it back first: sqlite3 {} 'PRAGMA user_version'"),
+    ):
+        beside = path.with_name(path.name + end)
+        try:
+            with beside.open("rb") as file:
+                start = file.read(8)
+        except OSError:
+            continue
+        if start and start.startswith(begins):
+            raise TraceError(
+                f"{path.name} is not whole, the rest is in {beside.name}: "
+                + remedy.format(path.name)
+            )
+
+
 def _whole(value: object) -> float:
     return float(value) if type(value) is int else _NAN
 
@@ -122,7 +177,8 @@ def read_nsys(path: str | Path) -> Trace:
     Trace
         ``calls``, ``kernels`` and ``ranges`` as `read_chrome.read_chrome` has them (NVTX ranges
         in place of annotations), and ``graph_runs`` when the export traced graphs as a whole:
-        ``start_us, dur_us, graph_id``. Tables that the export lacks are empty, with a warning.
+        ``start_us, dur_us, device, graph_id``. Tables that the export lacks are empty, with a
+        warning.
 
     Raises
     ------
@@ -130,8 +186,7 @@ def read_nsys(path: str | Path) -> Trace:
         When the file is no SQLite database or has no table of an Nsight Systems export.
     """
     path = Path(path)
-    if not path.is_file():
-        raise TraceError(f"{path.name}: no such file")
+    refuse_gzip(path, "SQLite database")
     notes = Notes()
     base = _Database(path, notes)
     try:
@@ -143,8 +198,6 @@ def read_nsys(path: str | Path) -> Trace:
 
 
 def _read(name: str, base: _Database, notes: Notes) -> Trace:
-    import pandas as pd
-
     known = [t for t in (_CALLS, _KERNELS, _GRAPHS, _NVTX) if t in base.tables]
     if not known:
         trouble = "; ".join(notes.texts())
@@ -165,27 +218,31 @@ def _read(name: str, base: _Database, notes: Notes) -> Trace:
         failed += type(returned) is int and returned != 0
         if _interval(out.calls, start, end, events, _CALLS, notes):
             out.calls.name.append(out.name(texts.get(name_id, f"call {name_id}")))
-            _rest(out.calls, thread, _whole(correlation), _NAN)
+            _rest(out.calls, out.lane(thread), _whole(correlation), _NAN)
     columns = ("start", "end", "shortName", "deviceId", "correlationId", "graphNodeId")
     for start, end, name_id, device, correlation, node in base.rows(_KERNELS, columns):
         events += 1
         if _interval(out.kernels, start, end, events, _KERNELS, notes):
             out.kernels.name.append(out.name(texts.get(name_id, f"kernel {name_id}")))
             # 0 is "not part of a graph" in exports that fill the column for every kernel.
-            _rest(out.kernels, device, _whole(correlation), _whole(node) if node else _NAN)
+            _rest(
+                out.kernels,
+                device_number(device),
+                _whole(correlation),
+                _whole(node) if node else _NAN,
+            )
     for start, end, text, text_id, thread in base.rows(
         _NVTX, ("start", "end", "text", "textId", "globalTid"), f"WHERE eventType IN {_NVTX_RANGES}"
     ):
         events += 1
         if _interval(out.ranges, start, end, events, _NVTX, notes):
             out.ranges.name.append(out.name(text if text else texts.get(text_id, "")))
-            _rest(out.ranges, thread, _NAN, _NAN)
-    runs = [
-        (start / 1e3, (end - start) / 1e3, _whole(graph))
-        for start, end, graph in base.rows(_GRAPHS, ("start", "end", "graphId"))
-        if type(start) is type(end) is int and end >= start
-    ]
-    events += len(runs)
+            _rest(out.ranges, out.lane(thread), _NAN, _NAN)
+    for start, end, graph, device in base.rows(_GRAPHS, ("start", "end", "graphId", "deviceId")):
+        events += 1
+        if _interval(out.graph_runs, start, end, events, _GRAPHS, notes):
+            out.graph_runs.name.append(out.name(""))
+            _rest(out.graph_runs, device_number(device), _NAN, _whole(graph))
     for table in (_CALLS, _KERNELS):
         if table not in base.tables:
             notes.add("missing", f"the export has no table {table}")
@@ -193,15 +250,20 @@ def _read(name: str, base: _Database, notes: Notes) -> Trace:
         notes.add("failed", f"{failed:,} CUDA calls returned an error")
     if not events:
         raise TraceError(f"{name} has 0 events in the tables of an Nsight Systems export")
+    devices = set(out.kernels.lane)
+    if len(devices) == 1:  # older exports do not name the device of a graph
+        only = next(iter(devices))
+        out.graph_runs.lane = array("q", [only if d < 0 else d for d in out.graph_runs.lane])
     tables = out.tables()
-    if runs:
-        tables["graph_runs"] = pd.DataFrame(runs, columns=["start_us", "dur_us", "graph_id"])
+    if "graph_runs" in tables and tables["kernels"].graph_node.isna().all():
+        notes.add("graphs", f"kernels within graphs were not traced: {NODE_TRACE} traces them")
     calls = tables["calls"]
     by_kind = calls.kind[~calls.nested].value_counts(sort=False)
     counts = {str(kind): int(n) for kind, n in by_kind.items() if n}
     counts |= {table: len(frame) for table, frame in tables.items() if table != "calls"}
     counts = {key: n for key, n in counts.items() if n}
-    return Trace(FORMAT, name, tables, counts, counts.get("graph_launch", 0), events, notes.texts())
+    steps = len(step_spans(calls, tables["ranges"])[0])
+    return Trace(FORMAT, name, tables, counts, steps, events, notes.texts())
 
 
 def _interval(
@@ -216,7 +278,7 @@ def _interval(
     return False
 
 
-def _rest(columns: Columns, lane: object, correlation: float, extra: float) -> None:
-    columns.lane.append(lane if isinstance(lane, int) else -1)
+def _rest(columns: Columns, lane: int, correlation: float, extra: float) -> None:
+    columns.lane.append(lane)
     columns.correlation.append(correlation)
     columns.extra.append(extra)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from verifylab.step_trace import (
     problem,
     schema,
 )
-from verifylab.trace_file import Notes, Trace, TraceError
+from verifylab.trace_file import Notes, Trace, TraceError, refuse_gzip
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,8 +51,7 @@ def read_step_trace(path: str | Path) -> Trace:
     import pyarrow.parquet as pq
 
     path, notes = Path(path), Notes()
-    if not path.is_file():
-        raise TraceError(f"{path.name}: no such file")
+    refuse_gzip(path, "Parquet file")
     try:
         file = pq.ParquetFile(path, thrift_string_size_limit=1 << 24)
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -75,15 +74,8 @@ def _batches(name: str, file: Any, notes: Notes) -> Iterator[Any]:
     """Yield Arrow tables of the columns of `schema` that are there, with sound rows only."""
     import pyarrow as pa
 
-    wanted = schema()
-    there = file.schema_arrow
-    lacking = [c for c in _REQUIRED if c not in there.names]
-    if lacking:
-        raise TraceError(
-            f"{name} is a Parquet file without the column {lacking[0]!r} of a step trace "
-            f"(it has: {', '.join(there.names)[:200]})"
-        )
-    columns = [f.name for f in wanted if f.name in there.names]
+    wanted, there = schema(), file.schema_arrow
+    columns = _columns(name, there, notes)
     version = (there.metadata or {}).get(META)
     if version not in (None, VERSION.encode()):
         notes.add("version", f"step trace version {version!r:.20}, this version reads {VERSION}")
@@ -91,11 +83,17 @@ def _batches(name: str, file: Any, notes: Notes) -> Iterator[Any]:
     seen, before = 0, None
     try:
         for batch in file.iter_batches(BATCH, columns=columns):
-            table = pa.Table.from_batches([batch]).select(columns).cast(target)
+            table = pa.Table.from_batches([batch]).select(columns)
+            kept: Sequence[int] = range(batch.num_rows)
+            try:
+                table = table.cast(target)
+            except pa.ArrowException:  # rare: a value that its column cannot hold
+                table, kept = _cast(table.combine_chunks(), target, seen + 1, notes)
             table = table.combine_chunks()
             if not _sound(table):  # rare: find out which rows, and why
                 good = []
-                for number, row in enumerate(table.to_pylist(), seen + 1):
+                for number, row in zip(kept, table.to_pylist(), strict=True):
+                    number += seen + 1
                     wrong = "step is null" if row["step"] is None else problem(row)
                     if wrong:
                         notes.add("row", f"row {number:,}: {wrong}, left out")
@@ -115,6 +113,81 @@ def _batches(name: str, file: Any, notes: Notes) -> Iterator[Any]:
                 break
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         notes.add("damage", f"reading stopped after row {seen:,}: {_first_line(error)}")
+
+
+def _columns(name: str, there: Any, notes: Notes) -> list[str]:
+    """Return the columns of `schema` that a file has and that can be read."""
+    found = []
+    for field in schema():
+        many, required = there.names.count(field.name), field.name in _REQUIRED
+        if not many and required:
+            raise TraceError(
+                f"{name} is a Parquet file without the column {field.name!r} of a step trace "
+                f"(it has: {', '.join(there.names)[:200]})"
+            )
+        if many > 1:
+            wrong = f"there are {many} columns {field.name!r}"
+        elif many and not _castable(kind := there.field(field.name).type, field.type):
+            wrong = f"column {field.name!r} is {kind!s:.60}, not {field.type}"
+        elif many:
+            found.append(field.name)
+            continue
+        else:
+            continue
+        if required:
+            raise TraceError(f"{name} has 0 readable steps: {wrong}")
+        notes.add("column", f"{wrong}: left out")
+    return found
+
+
+def _castable(kind: Any, wanted: Any) -> bool:
+    """Whether values of a type can be values of the one wanted."""
+    import pyarrow as pa
+
+    if wanted == pa.string():  # any number has a text, which is no outcome
+        text = kind.value_type if pa.types.is_dictionary(kind) else kind
+        return str(text) in ("string", "large_string", "string_view", "null")
+    try:
+        pa.nulls(0, kind).cast(wanted)
+    except (pa.ArrowException, ValueError):
+        return False
+    return True
+
+
+def _cast(table: Any, target: Any, first: int, notes: Notes) -> tuple[Any, list[int]]:
+    """Cast a batch of which some value does not fit; return it without such rows, and which stay.
+
+    An optional column of which no value fits is left out instead. `first` is the number of the
+    batch's first row.
+    """
+    import pyarrow as pa
+
+    def part(column: Any, kind: Any, at: int, many: int) -> list[Any]:
+        try:
+            return [column.take(pa.array(range(at, at + many))).cast(kind)]
+        except pa.ArrowException as error:
+            if many == 1:
+                bad[at] = _first_line(error)
+                return [pa.nulls(1, kind)]
+            half = many // 2
+            return part(column, kind, at, half) + part(column, kind, at + half, many - half)
+
+    columns, dropped = [], set[int]()
+    for field in target:
+        column = table[field.name].combine_chunks()
+        bad: dict[int, str] = {}
+        columns.append(pa.concat_arrays(part(column, field.type, 0, len(column))))
+        if field.name not in _REQUIRED and len(bad) == len(column) - column.null_count > 1:
+            wrong = next(iter(bad.values()))
+            notes.add(
+                "column", f"from row {first:,}: {field.name}: {wrong}: the column is left out"
+            )
+            continue
+        for row, wrong in bad.items():
+            notes.add("row", f"row {first + row:,}: {field.name}: {wrong}, left out")
+        dropped |= bad.keys()
+    kept = [row for row in range(len(table)) if row not in dropped]
+    return pa.Table.from_arrays(columns, schema=target).take(pa.array(kept, pa.int64())), kept
 
 
 def _flat(table: Any, name: str) -> tuple[np.ndarray, np.ndarray]:

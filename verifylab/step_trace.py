@@ -6,6 +6,7 @@ A Parquet file with one row a step. The lists of a row run in parallel: entry i 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -86,6 +87,7 @@ class StepTraceWriter:
         self._writer = pq.ParquetWriter(self._aside, self._schema, compression="zstd")
         self._rows: list[dict[str, Any]] = []
         self._steps = 0
+        self._closed = False
 
     def step(
         self,
@@ -93,7 +95,7 @@ class StepTraceWriter:
         depths: Ints,
         *,
         accepted: Ints | None = None,
-        confidences: Sequence[Sequence[float]] | np.ndarray | None = None,
+        confidences: Sequence[Sequence[float | None] | None] | np.ndarray | None = None,
         verified: Ints | None = None,
         outcome: str = "",
         time_us: int | None = None,
@@ -103,18 +105,29 @@ class StepTraceWriter:
         Raises
         ------
         ValueError
-            When the lists differ in length, a value is out of range or the outcome unknown.
+            When the lists differ in length, a value is of another kind or out of range, the outcome
+            is unknown, or the trace is closed. The trace goes on without the step.
         """
-        row: dict[str, Any] = {"step": self._steps, "width": len(slots)}
-        row |= {"slots": [int(s) for s in slots], "depths": [int(d) for d in depths]}
-        row["accepted"] = None if accepted is None else [int(a) for a in accepted]
-        row["verified"] = None if verified is None else [int(v) for v in verified]
-        row["confidences"] = (
-            None if confidences is None else [[float(c) for c in row] for row in confidences]
-        )
-        row |= {"outcome": str(outcome), "time_us": time_us}
-        if wrong := problem(row):
+        if self._closed:
+            raise ValueError(f"step {self._steps}: the trace is closed")
+        row: dict[str, Any] = {"step": self._steps}
+        try:
+            for name, values in (
+                ("slots", slots), ("depths", depths), ("accepted", accepted),
+                ("verified", verified),
+            ):  # fmt: skip
+                row[name] = None if values is None else _whole_list(name, values)
+            row["confidences"] = None if confidences is None else _logarithms(confidences)
+            row["time_us"] = None if time_us is None else _whole("time_us", time_us)
+            row["outcome"] = outcome
+            wrong = problem(row)
+            if time_us is not None and not -(2**63) <= row["time_us"] < 2**63:
+                wrong = f"time_us must have 64 bits, got {time_us!r:.40}"
+        except ValueError as error:
+            wrong = str(error)
+        if wrong:
             raise ValueError(f"step {self._steps}: {wrong}")
+        row["width"] = len(row["slots"])
         self._rows.append(row)
         self._steps += 1
         if len(self._rows) >= BATCH:
@@ -128,7 +141,10 @@ class StepTraceWriter:
             self._rows.clear()
 
     def close(self) -> None:
-        """Write what is held, and give the file its name."""
+        """Write what is held, and give the file its name; nothing when that is done."""
+        if self._closed:
+            return
+        self._closed = True
         self._flush()
         self._writer.close()
         self._aside.replace(self.path)
@@ -143,6 +159,38 @@ class StepTraceWriter:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _whole(name: str, value: Any) -> int:
+    """Return a whole number; a fraction, text or a truth value is refused."""
+    if not isinstance(value, bool | np.bool_):
+        try:
+            return operator.index(value)
+        except TypeError:
+            pass
+    raise ValueError(f"{name} must be a whole number, got {value!r:.40}")
+
+
+def _whole_list(name: str, values: Any) -> list[int]:
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iu" and values.ndim == 1:
+        return values.tolist()
+    try:
+        return [_whole(f"each of {name}", value) for value in values]
+    except TypeError:
+        raise ValueError(f"{name} must be a list of whole numbers, got {values!r:.40}") from None
+
+
+def _logarithms(confidences: Any) -> list[list[float | None] | None]:
+    """Return them as lists of float, None where not measured."""
+    try:
+        return [
+            None if row is None else [None if c is None else float(c) for c in row]
+            for row in confidences
+        ]
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(
+            "confidences must be a list of numbers for each sequence, or None where not measured"
+        ) from None
 
 
 def problem(row: dict[str, Any]) -> str:
@@ -172,6 +220,7 @@ def problem(row: dict[str, Any]) -> str:
     held = [s for s in slots if s != NO_SLOT_WORD]
     if len(set(held)) != len(held):
         return f"two sequences share a slot in {list(slots)}"
-    if (row.get("outcome") or "") not in OUTCOMES:
+    outcome = row.get("outcome")
+    if not isinstance(outcome, str | None) or (outcome or "") not in OUTCOMES:
         return f"outcome must be {', '.join(OUTCOMES[:-1])} or empty, got {row['outcome']!r:.40}"
     return ""

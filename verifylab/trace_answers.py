@@ -35,6 +35,7 @@ _PROFILE_CANNOT = (
     "keys: a profile does not say under which key a graph is cached",
     "tokens, acceptance, depths and slots",
     "a capture's own host work, but for the calls between its begin and its end",
+    "kernels within graphs that were traced as a whole (Nsight Systems, unless told otherwise)",
 )
 _BENCH_CANNOT = (
     "engine flags: the gate, the D-Cut ratio and the policy are not in the file",

@@ -7,11 +7,12 @@ offset, and whatever could be read before, and after, is kept.
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,6 +33,7 @@ __all__ = [
     "line_blocks",
     "nothing_readable",
     "plain",
+    "refuse_gzip",
     "whole_column",
 ]
 
@@ -39,6 +41,10 @@ __all__ = [
 BLOCK = 1 << 22
 #: Longest line that is looked at; the rest of a longer one is skipped.
 MAX_LINE = 1 << 20
+_GZIP = b"\x1f\x8b"
+#: Compressed bytes taken at first of a gzip member, which may be a small one; then ever more.
+_FIRST = 256
+_NOT_ZERO = re.compile(rb"[^\0]")
 #: Warnings of one kind that are spelled out; the others are counted.
 SPELLED_OUT = 5
 
@@ -65,7 +71,7 @@ class Limits:
 
     unpacked_bytes: int = 1 << 34
     ratio: int = 400
-    ratio_from_bytes: int = 1 << 30
+    ratio_from_bytes: int = 1 << 28
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -207,7 +213,7 @@ def blocks(
         total = 0
         try:
             block = raw.read(size)
-            if block.startswith(b"\x1f\x8b"):
+            if block.startswith(_GZIP):
                 yield from _gunzip(block, raw, notes, size, limits or Limits())
                 return
             while block:
@@ -222,49 +228,131 @@ def _gunzip(
     data: bytes, raw: IO[bytes], notes: Notes, size: int, limits: Limits
 ) -> Iterator[bytes]:
     """Decompress; unlike `gzip`, give everything that stands before the damage."""
-    total = packed = 0
-    inflate = zlib.decompressobj(31)
-    while True:
-        before = len(data)
-        try:
-            block = inflate.decompress(data, size)
-        except zlib.error:
+    given, held = 0, bytearray()  # small members make small outputs: they are gathered
+    packed, trouble = _Packed(data, raw, size), ""
+    inflate, ask = zlib.decompressobj(31), _FIRST
+    while not trouble:
+        piece, fresh = packed.take(min(ask, size)), ask == _FIRST
+        if fresh and not piece:
             break
-        if block:
-            yield block
-        total += len(block)
-        data = inflate.unconsumed_tail or inflate.unused_data.lstrip(b"\0")
-        packed += before - len(data)
+        before, most = None if fresh else inflate.copy(), size - len(held)
+        try:
+            got = inflate.decompress(piece, most)
+            packed.give_back(len(inflate.unconsumed_tail) or len(inflate.unused_data))
+            if not piece and not got:
+                trouble = "the gzip data is cut off there; what came before is kept"
+        except zlib.error as error:
+            got = _up_to_damage(before or zlib.decompressobj(31), piece, most)
+            trouble = _trouble(error, fresh and given + len(held) > 0)
+        held += got
+        ask *= 4
+        total = given + len(held)
         if total > limits.unpacked_bytes or (
-            total > limits.ratio_from_bytes and total > limits.ratio * packed
+            total > limits.ratio_from_bytes and total > limits.ratio * packed.taken
         ):
+            yield bytes(held)
             notes.add(
                 "gzip",
-                f"offset {total:,} after decompression: {total // max(packed, 1):,} times what was "
-                "compressed, and growing: reading stopped",
+                f"offset {total:,} after decompression: {total // max(packed.taken, 1):,} times "
+                "what was compressed, and growing: reading stopped",
             )
             return
-        if inflate.eof and data:
-            inflate = zlib.decompressobj(31)  # another member follows
-        elif not data and not block:
-            data = raw.read(size)
-            if inflate.eof:
-                data = data.lstrip(b"\0")
-                if not data:
-                    return
-                inflate = zlib.decompressobj(31)
-            elif not data:
-                break
-    notes.add(
-        "gzip",
-        f"offset {total:,} after decompression: the gzip data is cut off or damaged there; what "
-        "came before is kept",
-    )
+        if len(held) == size:
+            yield bytes(held)
+            given, held = total, bytearray()
+        if inflate.eof:
+            packed.skip_zeros()
+            inflate, ask = zlib.decompressobj(31), _FIRST  # another member may follow
+    if held:
+        yield bytes(held)
+    if trouble:
+        notes.add("gzip", f"offset {given + len(held):,} after decompression: {trouble}")
 
 
-def head(path: str | Path, size: int = 1 << 16) -> bytes:
+class _Packed:
+    """Compressed bytes, taken in pieces; what a piece had too much is given back uncopied."""
+
+    def __init__(self, data: bytes, raw: IO[bytes], size: int) -> None:
+        self._data, self._raw, self._size, self._at = data, raw, size, 0
+        self.taken = 0
+
+    def _more(self) -> bool:
+        if self._at >= len(self._data):
+            self._data, self._at = self._raw.read(self._size), 0
+        return bool(self._data)
+
+    def take(self, most: int) -> bytes:
+        """Return up to `most` bytes; none at the end of the file."""
+        if not self._more():
+            return b""
+        piece = self._data[self._at : self._at + most]
+        self._at += len(piece)
+        self.taken += len(piece)
+        return piece
+
+    def give_back(self, many: int) -> None:
+        self._at -= many
+        self.taken -= many
+
+    def skip_zeros(self) -> None:
+        """Pass the zeros that pad a member."""
+        while self._more() and self._data[self._at] == 0:
+            found = _NOT_ZERO.search(self._data, self._at)
+            self._at = found.start() if found else len(self._data)
+
+
+def _up_to_damage(inflate: Any, piece: bytes, most: int) -> bytes:
+    """Return all that decompresses of a `piece` that is damaged somewhere.
+
+    An error takes with it the output of its call, so calls ask for ever less, then give ever less.
+    """
+    out = bytearray()
+    while most:
+        before = inflate.copy()
+        try:
+            got = inflate.decompress(piece, most)
+            piece, most = inflate.unconsumed_tail, most if got or piece else 0
+            out += got
+        except zlib.error:
+            inflate, most = before, most // 2
+    try:
+        for at in range(len(piece)):
+            out += inflate.decompress(piece[at : at + 1])
+    except zlib.error:
+        pass
+    return bytes(out)
+
+
+def _trouble(error: zlib.error, between: bool) -> str:
+    """Put zlib's error into words; `between` members it is about what follows the one before."""
+    if "incorrect header" in str(error) and between:
+        return "what follows is no gzip data; what came before is kept"
+    if "incorrect data" in str(error) or "incorrect length" in str(error):
+        return (
+            "the gzip data fails its checksum there; what came before is kept, some of it may be "
+            "wrong"
+        )
+    return "the gzip data is damaged there; what came before is kept"
+
+
+def head(path: str | Path, size: int = 1 << 16, notes: Notes | None = None) -> bytes:
     """Return the first `size` bytes, decompressed; fewer from a damaged or short file."""
-    return next(blocks(path, Notes(), size), b"")
+    return next(blocks(path, notes or Notes(), size), b"")
+
+
+def refuse_gzip(path: Path, what: str) -> None:
+    """Refuse a compressed file of a format that is not read as a stream.
+
+    Raises
+    ------
+    TraceError
+        When `path` is gzip data, or cannot be opened.
+    """
+    with _open(path) as file:
+        if file.read(len(_GZIP)) == _GZIP:
+            raise TraceError(
+                f"{path.name} is a compressed {what}: decompress it first: gunzip {path.name}"
+            )
 
 
 def line_blocks(

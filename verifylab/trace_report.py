@@ -260,8 +260,16 @@ def _vllm_log(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]]:
 def _bench(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]]:
     table = answers.throughput(trace)
     best = table.loc[table.tok_s_mean.idxmax()]
-    words = [f"{best.tok_s_mean:.1f} tok/s at most, at {best.concurrency:.0f} at once (measured)."]
+    at_once = f"at {best.concurrency:.0f} at once"
+    if np.isnan(best.concurrency):
+        at_once = "with no limit set on requests at once"
+    words = [f"{best.tok_s_mean:.1f} tok/s at most, {at_once} (measured)."]
     spread = table.tok_s_spread_pct.max()
+    if single := int((table.reps == 1).sum()):
+        which = (
+            "One rep" if single == len(table) else f"{single} of {len(table)} rungs have one rep"
+        )
+        words.append(f"{which}, no spread: whether a difference says anything cannot be known.")
     if not np.isnan(spread):
         words.append(
             f"The reps of one rung spread over up to {spread:.1f} %: a smaller difference between "
@@ -282,10 +290,14 @@ def _profile(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]]:
     making = api[api.kind != "graph_launch"]
     share = float(making.wall_pct.sum())
     made = f"Making and ending graphs takes {share:.1f} % of the wall"
+    replayed = (
+        f"{launches.kernels_replayed:,.0f} kernels, {launches.kernels_eager:,.0f} ran outside"
+    )
+    if launches.graph_launches and not launches.kernels_replayed:
+        replayed = f"kernels that were not traced, {launches.kernels_eager:,.0f} others ran outside"
     words = [
         f"{made if len(making) else 'No graph was made or ended here'}; "
-        f"{launches.graph_launches:,.0f} graph launches replayed "
-        f"{launches.kernels_replayed:,.0f} kernels, {launches.kernels_eager:,.0f} ran outside."
+        f"{launches.graph_launches:,.0f} graph launches replayed {replayed}."
     ]
     if len(steps):
         how = "annotated" if steps.how.iloc[0] == "ranges" else "from graph launch to graph launch"
@@ -294,5 +306,5 @@ def _profile(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]]:
             f"{int((steps.captures > 0).sum())} with a capture."
         )
     for row in tables["device"].itertuples():
-        words.append(f"Device {row.device}: {row.busy_pct:.1f} % busy with kernels.")
+        words.append(f"Device {row.device}: {row.busy_pct:.1f} % busy with kernels or graphs.")
     return words, tables
