@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from verifylab.dcut import ROW_BUDGET
 from verifylab.key import SENTINEL
 from verifylab.trace_file import Notes
 
@@ -19,6 +20,8 @@ __all__ = ["ANSI", "KINDS", "NEEDLES", "VERIFY", "Kind", "Messages", "key_table"
 
 #: Distinct keys kept; further ones are counted as captures without a key.
 MAX_KEYS = 200_000
+#: A whole number above this is no count.
+MOST = 10**12
 #: `key_id` of a capture whose step had no key, and of one beyond `MAX_KEYS`.
 NO_KEY, KEY_DROPPED = -1, -2
 
@@ -26,6 +29,9 @@ ANSI = re.compile(rb"\x1b\[[0-9;]{0,16}[A-Za-z]")
 _FIELD = re.compile(rb"(\w{1,24})=(\[[^\[\]]*\]|Some\(\[[^\[\]]*\]\)|[^\s,()\[\]]{1,32})")
 _WHOLE = re.compile(rb"\d{1,15}")
 _NUMBER = re.compile(rb"-?\d{1,15}(?:\.\d{1,18})?(?:[eE][-+]?\d{1,2})?")
+_NAN = float("nan")
+#: What the steps of a window are the sum of.
+_PARTS = (b"replay", b"borrow", b"CAPTURE", b"eager")
 _LIST = re.compile(rb"(?:Some\()?\[([\d, ]*)\]\)?")
 
 
@@ -80,11 +86,12 @@ NEEDLES = tuple(kind.needle for kind in KINDS)
 
 
 class Messages:
-    """Parses messages, and numbers the keys that they name."""
+    """Parses messages, numbers the keys that they name, counts captures without a readable one."""
 
     def __init__(self, notes: Notes) -> None:
         self.notes = notes
         self.keys: dict[bytes, int] = {}
+        self.unreadable = 0
 
     def parse(self, kind: int, message: bytes, line: Callable[[], int]) -> tuple[float, ...] | None:
         """Return the values of the kind's columns (NaN: missing), or None with a note.
@@ -105,8 +112,16 @@ class Messages:
             ):
                 if found := re.search(pattern, message):
                     fields[name] = found.group(1)
-        elif steps := re.search(rb"\[(\d{1,15}) steps", message[:64]):
+        elif steps := re.search(rb"\[(\d{1,32}) steps", message[:64]):
             fields.setdefault(b"steps", steps.group(1))
+        for name, text in fields.items():
+            if text.isdigit() and int(text) > MOST:
+                self.notes.add(
+                    "absurd",
+                    lambda name=name, text=text: (
+                        f"line {line():,}: {name.decode()}={text.decode()} is no count, left out"
+                    ),
+                )
         if live := re.fullmatch(rb"(\d{1,15})/(\d{1,15})", fields.get(b"live_keys", b"")):
             fields[b"live_keys"], fields[b"capacity"] = live.groups()
         values = tuple(_number(fields.get(f), whole) for _, f, whole in KINDS[kind].columns)
@@ -117,16 +132,37 @@ class Messages:
             )
             return None
         if kind == _WINDOWS:
-            said, parts = values[0], sum(values[2:6])
-            if parts == parts and said == said and parts != said:
-                self.notes.add(
-                    "sum",
-                    lambda: (
-                        f"line {line():,}: replay, borrow, capture and eager make {parts:.0f}, "
-                        f"not the {said:.0f} steps said"
-                    ),
-                )
+            steps, n, *parts, fraction, live, capacity = values
+            ends = re.search(rb"(\w{1,24})=\d+\s*\Z", message)
+            last = _PARTS.index(ends.group(1)) if ends and ends.group(1) in _PARTS else None
+            if last is not None and sum(parts) != steps:
+                parts[last] = _NAN  # the message ends in it: its digits may be cut
+            steps, *parts = self._filled(steps, parts, line)
+            if live > capacity:
+                capacity = _NAN  # cut likewise
+            values = steps, n, *parts, fraction, live, capacity
         return values
+
+    def _filled(
+        self, steps: float, parts: list[float], line: Callable[[], int]
+    ) -> tuple[float, ...]:
+        """Fill in what the other counts of a window give; note where they contradict."""
+        missing = [i for i, part in enumerate(parts) if part != part]
+        total = sum(part for part in parts if part == part)
+        if not missing and steps != steps:
+            steps = total
+        elif missing and (total == steps or len(missing) == 1 and total < steps):
+            for i in missing:
+                parts[i] = steps - total
+        elif total > steps or not missing and total != steps:
+            self.notes.add(
+                "sum",
+                lambda: (
+                    f"line {line():,}: replay, borrow, capture and eager make {total:.0f}, "
+                    f"not the {steps:.0f} steps said"
+                ),
+            )
+        return steps, *parts
 
     def _capture(
         self, fields: dict[bytes, bytes], line: Callable[[], int]
@@ -137,6 +173,7 @@ class Messages:
             return n, NO_KEY
         words = _LIST.fullmatch(text)
         if words is None:
+            self.unreadable += 1
             self.notes.add("cut", lambda: f"line {line():,}: a capture without a readable key")
             return None
         digits = words.group(1).replace(b",", b" ").split()
@@ -145,6 +182,7 @@ class Messages:
         if not problem and n == n and n != len(key) // 2:
             problem = f"of {len(key) // 2} sequences where the line says n={n:.0f}"
         if problem:
+            self.unreadable += 1
             self.notes.add("key", lambda: f"line {line():,}: no key of a verify graph: {problem}")
             return None
         packed = np.array(key, "<u4").tobytes()
@@ -162,8 +200,9 @@ class Messages:
 def _number(text: bytes | None, whole: bool) -> float:
     """Return a field as a number; NaN when it is missing, cut or no such number."""
     if text is None or not (_WHOLE if whole else _NUMBER).fullmatch(text):
-        return float("nan")
-    return float(text)
+        return _NAN
+    number = float(text)
+    return _NAN if whole and number > MOST else number
 
 
 def _key_problem(words: list[int]) -> str:
@@ -173,6 +212,13 @@ def _key_problem(words: list[int]) -> str:
         return f"it ends in {words[-1]}, not in {SENTINEL} or {SENTINEL - 1}"
     if max(words) > SENTINEL or min(words[1:-1:2]) < 1:
         return "a word beyond 32 bits, or 0 rows"
+    slots, deepest = words[:-1:2], max(words[1:-1:2])
+    if deepest > ROW_BUDGET:
+        return f"a sequence of {deepest} rows, a dispatch holds {ROW_BUDGET}"
+    if max(slots) == SENTINEL:
+        return f"slot {SENTINEL} stands for a sequence without a slot, which has no key"
+    if len(set(slots)) < len(slots):
+        return f"two sequences share a slot in {slots[:40]}"
     return ""
 
 

@@ -260,7 +260,7 @@ def read_engine_log(path: str | Path, *, limits: Limits | None = None) -> Trace:
         - ``keys``: ``key_id, key`` (bytes)``, n, rows, slots, depths, canonical``; slots and
           depths (rows) in dispatch order
         - ``windows``: ``steps, n, replay, borrow, capture, eager, capture_frac, live_keys,
-          capacity``
+          capacity``; a count that the others give is filled in
         - ``fast_path`` (cumulative; captures and eager steps only), ``dcut``, ``acceptance``,
           ``positional``, ``borrows`` (transitions only), ``decode_captures``: where there are any
 
@@ -284,5 +284,9 @@ def read_engine_log(path: str | Path, *, limits: Limits | None = None) -> Trace:
     if not counts:
         raise nothing_readable(path, "an Atlas engine", size, notes)
     tables = reader.tables()
-    steps = tables["windows"].steps.sum() if "windows" in tables else counts.get("captures", 0)
-    return Trace(FORMAT, path.name, tables, counts, int(steps), sum(counts.values()), notes.texts())
+    if reader.messages.unreadable:
+        counts["captures_unreadable"] = reader.messages.unreadable
+    steps = counts.get("captures", 0)
+    if "windows" in tables:
+        steps = sum(map(int, tables["windows"].steps.dropna()))
+    return Trace(FORMAT, path.name, tables, counts, steps, sum(counts.values()), notes.texts())

@@ -201,13 +201,7 @@ def _engine_log(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]
     if "windows" in trace.tables:
         windows = answers.capture_windows(trace)
         tables["windows"] = windows
-        share = float(windows.capture.sum() / max(windows.steps.sum(), 1))
-        evictions = between(float(windows.evictions_low.sum()), float(windows.evictions_high.sum()))
-        words[0] = (
-            f"{100 * share:.1f} % of {int(windows.steps.sum()):,} steps captured a graph "
-            f"({keys:,} keys seen in the log)."
-        )
-        words.append(f"Evictions, inferred: {evictions}.")
+        words = [_captured_words(windows, keys), _evicted_words(windows)]
     canonical = tables["bounds"][tables["bounds"].policy == "canonical"]
     cold = bounds(trace, policy("canonical"), *known[:2], from_start=True)
     for row, if_cold in zip(canonical.itertuples(), cold.itertuples(), strict=True):
@@ -230,6 +224,27 @@ def _engine_log(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]
         "02_width_gate for the calibrated answer."
     )
     return words, tables
+
+
+def _captured_words(windows: pd.DataFrame, keys: int) -> str:
+    """Say how many steps captured, of the windows that say both."""
+    counted = windows[windows.counted]
+    steps = sum(map(int, counted.steps))
+    if not steps:
+        return f"No window says how many of its steps captured a graph ({keys:,} keys seen)."
+    share = 100 * sum(map(int, counted.capture)) / steps
+    words = f"{share:.1f} % of {steps:,} steps captured a graph ({keys:,} keys seen in the log)"
+    if left := len(windows) - len(counted):
+        words += f"; {left:,} of {len(windows):,} windows do not say both and are left out"
+    return words + "."
+
+
+def _evicted_words(windows: pd.DataFrame) -> str:
+    low = float(windows.evictions_low.sum())
+    high = float(windows.evictions_high.sum(skipna=False))
+    if np.isnan(high):
+        return f"Evictions, inferred: {low:,.0f} at least; not every window says its captures."
+    return f"Evictions, inferred: {between(low, high)}."
 
 
 def _step_trace(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]]:
