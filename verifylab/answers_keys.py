@@ -21,7 +21,7 @@ def keys_per_width(trace: Trace) -> pd.DataFrame:
     -------
     DataFrame
         ``n, uses, keys, multisets, canonical_keys``: from an engine log `uses` are captures and
-        `keys` those captured; from a step trace every step with a key.
+        `keys` those captured; from a step trace every dispatch with a key, `n` its sequences.
     """
     import pandas as pd
 

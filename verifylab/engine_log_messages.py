@@ -14,14 +14,12 @@ import numpy as np
 
 from verifylab.dcut import ROW_BUDGET
 from verifylab.key import SENTINEL
-from verifylab.trace_file import Notes
+from verifylab.trace_file import MOST, Notes
 
 __all__ = ["ANSI", "KINDS", "NEEDLES", "VERIFY", "Kind", "Messages", "key_table"]
 
 #: Distinct keys kept; further ones are counted as captures without a key.
 MAX_KEYS = 200_000
-#: A whole number above this is no count.
-MOST = 10**12
 #: `key_id` of a capture whose step had no key, and of one beyond `MAX_KEYS`.
 NO_KEY, KEY_DROPPED = -1, -2
 
@@ -132,15 +130,15 @@ class Messages:
             )
             return None
         if kind == _WINDOWS:
-            steps, n, *parts, fraction, live, capacity = values
+            steps, n, *parts, fraction, held, capacity = values
             ends = re.search(rb"(\w{1,24})=\d+\s*\Z", message)
             last = _PARTS.index(ends.group(1)) if ends and ends.group(1) in _PARTS else None
             if last is not None and sum(parts) != steps:
                 parts[last] = _NAN  # the message ends in it: its digits may be cut
             steps, *parts = self._filled(steps, parts, line)
-            if live > capacity:
+            if held > capacity:
                 capacity = _NAN  # cut likewise
-            values = steps, n, *parts, fraction, live, capacity
+            values = steps, n, *parts, fraction, held, capacity
         return values
 
     def _filled(

@@ -128,7 +128,7 @@ def _section(trace: Trace, engine: str, segment: int, from_start: bool | None) -
     whole = parts.sum(axis=1, skipna=False) == steps
     # A lost window makes its captures those of the next one: then the next one's count is wrong.
     ends = np.searchsorted(windows.offset.to_numpy(), captures.offset.to_numpy(), "right")
-    logged = np.bincount(ends, minlength=len(windows))
+    by_window = np.bincount(ends, minlength=len(windows))
     rest = steps - parts.replay.fillna(0) - parts.eager.fillna(0)
     most = (parts.borrow + parts.capture).fillna(rest)
     most = most.where(whole | parts.isna().any(axis=1), np.maximum(most, rest))
@@ -136,17 +136,18 @@ def _section(trace: Trace, engine: str, segment: int, from_start: bool | None) -
     proven = pd.notna(first.live_keys) and pd.notna(first.capacity)
     proven = proven and first.live_keys < first.capacity
     proven = proven and first.live_keys <= before.key_id.nunique()
+    complete = whole.all() and (by_window == parts.capture).all() and (captures.key_id >= 0).all()
     return _Section(
         known,
         max(total, len(captures)),
-        float(np.maximum(most, logged).sum(skipna=False)),
+        float(np.maximum(most, by_window).sum(skipna=False)),
         int(windows.borrow.sum()),
         int(windows.steps.sum()),
         bool(windows.steps.notna().all()),
         int((~whole).sum()),
         int(capacity.max()) if len(capacity) else None,
         bool(proven) if from_start is None else from_start,
-        bool(whole.all() and (logged == parts.capture).all() and (captures.key_id >= 0).all()),
+        bool(complete) and not trace.counts.get("captures_unreadable"),
     )
 
 
