@@ -310,3 +310,33 @@ def test_what_is_no_time_is_none(text) -> None:
     got = _microseconds(np.array([good.encode(), text.encode()], "S26"))
     assert got[0] == np.datetime64(good, "us").astype(np.int64)
     assert got[1] == np.iinfo(np.int64).min
+
+
+@pytest.mark.parametrize(
+    ("prefix", "name"),
+    [
+        ("2026-08-17T05:46:0{}.123456789Z ", ""),  # kubectl logs --timestamps, docker logs -t
+        ("2026-08-17T05:46:0{}.123456789+02:00 stdout F ", ""),  # the runtime's own file
+        ("[pod/atlas-0/engine] 2026-08-17T05:46:0{}.123456789Z ", "[pod/atlas-0/engine]"),
+        ("engine-1  | 2026-08-17T05:46:0{}.123456789Z ", "engine-1"),
+        ("Aug 17 05:46:0{} gb10 atlas[123]: ", "gb10 atlas[123]"),
+        ("Mon Aug  7 05:46:0{} gb10 atlas[123]: ", "gb10 atlas[123]"),
+        ("178700316{}.123456 gb10 atlas[123]: ", "gb10 atlas[123]"),
+        ("[ 316{}.123456] gb10 atlas[123]: ", "gb10 atlas[123]"),
+        ("2026-08-17 05:46:0{},123 ", ""),
+    ],
+)
+def test_a_collectors_time_names_no_engine(tmp_path, prefix, name) -> None:
+    lines = [capture_line([0, 1], [4, 3]), capture_line([1, 0], [4, 3]), window_line(198, 2, 2)]
+    trace = read_engine_log(
+        write(tmp_path, *(prefix.format(i) + line for i, line in enumerate(lines)))
+    )
+    assert trace.table("captures").engine.tolist() == [name] * 2
+    assert trace.table("windows").engine.tolist() == [name]
+    assert trace.table("captures").time[0] == pd.Timestamp("2026-08-17T05:46:12")
+
+
+def test_half_a_message_names_no_engine(tmp_path) -> None:
+    line = capture_line([0, 1], [4, 3])
+    trace = read_engine_log(write(tmp_path, line[:60] + line, line))
+    assert trace.table("captures").engine.tolist() == ["", ""]

@@ -22,7 +22,7 @@ from verifylab.log_bounds import bounds
 from verifylab.machine import load_profile
 from verifylab.miss_curves import miss_ratio_curve, reuse_distances
 from verifylab.modelled_trace import engine_log_lines, write_step_trace
-from verifylab.policy import POLICIES, GatedPolicy, policy
+from verifylab.policy import POLICIES, GatedPolicy, policy, signature
 from verifylab.read_engine_log import read_engine_log
 from verifylab.read_step_trace import read_step_trace
 from verifylab.step_trace import StepTraceWriter
@@ -376,3 +376,11 @@ def test_nonsense_is_refused(modelled) -> None:
     with pytest.raises(ValueError, match="one dimension"):
         reuse_distances([[1]])
     assert len(reuse_distances([])) == 0
+
+
+def test_a_node_structure_is_told_beyond_16_bits() -> None:
+    """Runs of 70,000 and of 70,000 - 2**16 sequences, or of as many rows, are not the same."""
+    few, many = 70_000 - 2**16, 70_000
+    long = [signature(np.arange(n), np.ones(n, np.int64)) for n in (few, many)]
+    deep = [signature(np.arange(2), np.full(2, rows)) for rows in (few, many)]
+    assert len({*long, *deep}) == 4

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -114,12 +115,8 @@ class Messages:
             fields.setdefault(b"steps", steps.group(1))
         for name, text in fields.items():
             if text.isdigit() and int(text) > MOST:
-                self.notes.add(
-                    "absurd",
-                    lambda name=name, text=text: (
-                        f"line {line():,}: {name.decode()}={text.decode()} is no count, left out"
-                    ),
-                )
+                number = f"{name.decode()}={text.decode()}"
+                self.notes.add("absurd", partial(_absurd, line, number))
         if live := re.fullmatch(rb"(\d{1,15})/(\d{1,15})", fields.get(b"live_keys", b"")):
             fields[b"live_keys"], fields[b"capacity"] = live.groups()
         values = tuple(_number(fields.get(f), whole) for _, f, whole in KINDS[kind].columns)
@@ -130,15 +127,15 @@ class Messages:
             )
             return None
         if kind == _WINDOWS:
-            steps, n, *parts, fraction, held, capacity = values
+            said, n, *parts, fraction, held, capacity = values
             ends = re.search(rb"(\w{1,24})=\d+\s*\Z", message)
             last = _PARTS.index(ends.group(1)) if ends and ends.group(1) in _PARTS else None
-            if last is not None and sum(parts) != steps:
+            if last is not None and sum(parts) != said:
                 parts[last] = _NAN  # the message ends in it: its digits may be cut
-            steps, *parts = self._filled(steps, parts, line)
+            said, *parts = self._filled(said, parts, line)
             if held > capacity:
                 capacity = _NAN  # cut likewise
-            values = steps, n, *parts, fraction, held, capacity
+            values = said, n, *parts, fraction, held, capacity
         return values
 
     def _filled(
@@ -193,6 +190,10 @@ class Messages:
                 return len(key) // 2, KEY_DROPPED
             known = self.keys[packed] = len(self.keys)
         return len(key) // 2, known
+
+
+def _absurd(line: Callable[[], int], number: str) -> str:
+    return f"line {line():,}: {number} is no count, left out"
 
 
 def _number(text: bytes | None, whole: bool) -> float:

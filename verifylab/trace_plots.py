@@ -25,6 +25,7 @@ _FOUND: dict[str, Any] = {"marker": "^", "ms": 10, "mfc": "white", "mec": "#CC79
 _BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "#999999"
 #: Bars, or labels of bars, that fit a panel.
 _BARS = 12
+_OTHERS = "others"
 #: Rounds of the published ladder that are drawn beside a bench file.
 _ROUNDS = ("r7", "r11", "vllm_no_spec")
 
@@ -78,7 +79,7 @@ def draw_windows(windows: pd.DataFrame, ax: Axes) -> Axes:
     ax.set_xlim(left=0)
     ax.set(xlabel="steps", ylabel="share of steps that captured")
     left = len(windows) - len(shown)
-    ax.set_title("Captures as logged" + (f" ({left:,} windows left out)" if left else ""))
+    ax.set_title("Captures as logged" + (f" (left out: {left:,})" if left else ""))
     return ax
 
 
@@ -116,16 +117,21 @@ def draw_steps(steps: pd.DataFrame, ax: Axes) -> Axes:
 def draw_padding(padding: pd.DataFrame, ax: Axes) -> Axes:
     """Rows run by graph size: tokens and padding; the smallest of many sizes are one bar."""
     padding = _most(padding)
-    names = [f"{r.padded}\n{r.runtime_mode}" for r in padding.itertuples()]
+    names = [
+        f"others\n({r.padded})" if r.runtime_mode == _OTHERS else f"{r.padded}\n{r.runtime_mode}"
+        for r in padding.itertuples()
+    ]
     x = np.arange(len(padding))
     ax.bar(x, padding.tokens, 0.6, color=_BLUE, label="tokens")
     ax.bar(x, padding.padding, 0.6, bottom=padding.tokens, color=_ORANGE, hatch="//",
            edgecolor="white", label="padding")  # fmt: skip
     for i, row in enumerate(padding.itertuples()):
         ax.annotate(f"{row.waste_pct:.1f} %", (i, row.tokens + row.padding), xytext=(0, 5),
-                    textcoords="offset points", ha="center")  # fmt: skip
+                    textcoords="offset points", ha="center",
+                    fontsize=9 if len(x) > 8 else None)  # fmt: skip
     ax.set_xticks(x, names)
-    ax.margins(y=0.15)
+    run = padding.tokens.astype(float) + padding.padding.astype(float)
+    ax.set_ylim(0, 1.15 * max(run.max(), 1) if len(run) else 1)
     ax.grid(axis="x", visible=False)
     ax.set(xlabel="padded tokens and runtime mode", ylabel="token rows run (measured)")
     ax.set_title("Padding waste by graph size")
@@ -142,7 +148,7 @@ def _most(padding: pd.DataFrame) -> pd.DataFrame:
     top, rest = padding.iloc[np.sort(first)], padding.drop(index=padding.index[first])
     sums = {name: rest[name].sum() for name in ("steps", "tokens", "padding")}
     total = sums["tokens"] + sums["padding"]
-    others = {"runtime_mode": "other", "padded": len(rest), **sums,
+    others = {"runtime_mode": _OTHERS, "padded": len(rest), **sums,
               "waste_pct": 100 * sums["padding"] / max(total, 1)}  # fmt: skip
     return pd.concat([top, pd.DataFrame([others])], ignore_index=True)
 
@@ -163,8 +169,9 @@ def draw_sizes(sizes: pd.DataFrame, ax: Axes) -> Axes:
     ax.grid(axis="x", visible=False)
     ax.set(xlabel="captured size, tokens", ylabel="steps (measured)")
     ax.set_title("Captured sizes, used and not" + (f": {engines} engines" * (engines > 1)))
+    ax.margins(y=0.2)
     if len(unused):
-        ax.legend(loc="best")
+        ax.legend(loc="upper right")
     return ax
 
 

@@ -270,7 +270,7 @@ def _captured_words(windows: pd.DataFrame, keys: int) -> str:
     share = 100 * sum(map(int, counted.capture)) / steps
     words = f"{share:.1f} % of {steps:,} steps captured a graph ({keys:,} keys seen in the log)"
     if left := len(windows) - len(counted):
-        words += f"; {left:,} of {len(windows):,} windows do not say both and are left out"
+        words += f"; left out, without both counts: {left:,} of {len(windows):,} windows"
     return words + "."
 
 
