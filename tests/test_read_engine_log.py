@@ -134,7 +134,8 @@ def test_fields_missing_and_added(tmp_path) -> None:
     trace = read_engine_log(path)
     assert trace.warnings == ()
     window = trace.table("windows").iloc[0]
-    assert pd.isna(window.borrow) and pd.isna(window.time)
+    assert pd.isna(window.capture_frac) and pd.isna(window.time)
+    assert (window.borrow, window.eager) == (0, 0)  # the others make the 200 steps
     assert (window.replay, window.capture, window.capacity) == (150, 50, 48)
     assert trace.table("acceptance").token_ratio[0] == 1.042
     assert trace.table("positional").p3_cond[0] == 0.62
@@ -166,18 +167,75 @@ def test_what_is_cut_or_wrong_has_its_line_and_the_rest_is_kept(tmp_path) -> Non
         good,
     )
     trace = read_engine_log(path)
-    assert trace.counts == {"captures": 2, "windows": 1}
+    assert trace.counts == {"captures": 2, "windows": 1, "captures_unreadable": 5}
     text = "\n".join(trace.warnings)
     said = ["readable key", "2 n + 1", "ends in 7", "says n=3", "32 bits"]
     for line, words in enumerate([*said, "without readable fields", "make 190"], 2):
         assert re.search(rf"line {line}: .*{re.escape(words)}", text), (line, text)
 
 
+def window(text: str) -> str:
+    return f"batched-verify graphs [{text}"
+
+
+def test_a_count_that_a_window_lacks_comes_from_the_others_or_stays_open(tmp_path) -> None:
+    path = write(
+        tmp_path,
+        window("last n=2]: replay=198 borrow=0 CAPTURE=2 eager=0 live_keys=4/32"),
+        window("200 steps, last n=2]: replay=198 borrow=0 eager=0 live_keys=4/32"),
+        window("200 steps, last n=2]: replay=18 borrow=0 CAPTURE=18"),  # of 182, cut
+        window("200 steps, last n=2]: replay=198 bor"),
+        window("200 steps, last n=2]: replay=198 borrow=0 CAPTURE=2 eager=0 live_keys=10/3"),
+    )
+    trace = read_engine_log(path)
+    windows = capture_windows(trace)
+    assert trace.steps == 1000
+    assert windows.steps.tolist() == [200] * 5
+    assert windows.capture.tolist() == [2, 2, pd.NA, pd.NA, 2]
+    assert windows.captures_high.tolist() == [2, 2, 182, 2, 2]
+    assert windows.counted.tolist() == [True, True, False, False, True]
+    assert pd.isna(windows.capacity[4])
+
+
+def test_evictions_are_within_their_ends_whatever_a_window_lacks(tmp_path, modelled) -> None:
+    path, counters = modelled
+    lines = path.read_text().splitlines()
+    at = [i for i, line in enumerate(lines) if "batched-verify graphs" in line]
+    for cut in at:
+        for end in (" borrow=", " CAPTURE=", " eager=", " live_keys=", "[200 steps"):
+            some = [line.split(end)[0] if i == cut else line for i, line in enumerate(lines)]
+            windows = capture_windows(read_engine_log(write(tmp_path, *some)))
+            high = windows.evictions_high.sum(skipna=False)
+            assert windows.evictions_low.sum() <= counters.evictions
+            if end != "[200 steps":  # else the window is no message any more
+                assert counters.evictions <= high or np.isnan(high)
+
+
+def test_a_number_that_is_no_count_is_refused_with_its_line(tmp_path) -> None:
+    huge = window("999999999999999 steps, last n=8]: replay=999999999999999 borrow=0 CAPTURE=1")
+    path = write(tmp_path, *[huge] * 20_000, window_line(198, 2, 2))
+    trace = read_engine_log(path)
+    assert trace.steps == 200
+    assert "line 1: steps=999999999999999 is no count" in trace.warnings[1]
+
+
+@pytest.mark.parametrize(
+    ("slots", "depths", "words"),
+    [([0, 0], [4, 4], "two sequences share a slot"), ([4294967295, 0], [4, 4], "without a slot"),
+     ([0, 1], [97, 4], "97 rows, a dispatch holds 96")],
+)  # fmt: skip
+def test_keys_that_no_engine_can_have_are_refused(tmp_path, slots, depths, words) -> None:
+    path = write(tmp_path, capture_line(slots, depths), capture_line([0, 1], [96, 3]))
+    trace = read_engine_log(path)
+    assert trace.table("keys").slots.map(list).tolist() == [[0, 1]]
+    assert trace.warnings[0].startswith("line 1: ") and words in trace.warnings[0]
+
+
 def test_two_messages_on_one_line(tmp_path) -> None:
     cut = capture_line([0, 1], [4, 3])[:-40]
     whole = capture_line([2, 3], [4, 4], "2026-08-17T05:46:13.000000Z")
     trace = read_engine_log(write(tmp_path, cut + whole))
-    assert trace.counts == {"captures": 1}
+    assert trace.counts == {"captures": 1, "captures_unreadable": 1}
     assert trace.table("captures").time[0] == pd.Timestamp("2026-08-17T05:46:13")
     assert "line 1" in trace.warnings[0]
 
@@ -252,3 +310,33 @@ def test_what_is_no_time_is_none(text) -> None:
     got = _microseconds(np.array([good.encode(), text.encode()], "S26"))
     assert got[0] == np.datetime64(good, "us").astype(np.int64)
     assert got[1] == np.iinfo(np.int64).min
+
+
+@pytest.mark.parametrize(
+    ("prefix", "name"),
+    [
+        ("2026-08-17T05:46:0{}.123456789Z ", ""),  # kubectl logs --timestamps, docker logs -t
+        ("2026-08-17T05:46:0{}.123456789+02:00 stdout F ", ""),  # the runtime's own file
+        ("[pod/atlas-0/engine] 2026-08-17T05:46:0{}.123456789Z ", "[pod/atlas-0/engine]"),
+        ("engine-1  | 2026-08-17T05:46:0{}.123456789Z ", "engine-1"),
+        ("Aug 17 05:46:0{} gb10 atlas[123]: ", "gb10 atlas[123]"),
+        ("Mon Aug  7 05:46:0{} gb10 atlas[123]: ", "gb10 atlas[123]"),
+        ("178700316{}.123456 gb10 atlas[123]: ", "gb10 atlas[123]"),
+        ("[ 316{}.123456] gb10 atlas[123]: ", "gb10 atlas[123]"),
+        ("2026-08-17 05:46:0{},123 ", ""),
+    ],
+)
+def test_a_collectors_time_names_no_engine(tmp_path, prefix, name) -> None:
+    lines = [capture_line([0, 1], [4, 3]), capture_line([1, 0], [4, 3]), window_line(198, 2, 2)]
+    trace = read_engine_log(
+        write(tmp_path, *(prefix.format(i) + line for i, line in enumerate(lines)))
+    )
+    assert trace.table("captures").engine.tolist() == [name] * 2
+    assert trace.table("windows").engine.tolist() == [name]
+    assert trace.table("captures").time[0] == pd.Timestamp("2026-08-17T05:46:12")
+
+
+def test_half_a_message_names_no_engine(tmp_path) -> None:
+    line = capture_line([0, 1], [4, 3])
+    trace = read_engine_log(write(tmp_path, line[:60] + line, line))
+    assert trace.table("captures").engine.tolist() == ["", ""]

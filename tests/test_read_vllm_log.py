@@ -123,3 +123,40 @@ def test_logs_of_docker_compose_have_a_bar_in_every_line(tmp_path) -> None:
     sizes = [t.table("settings").capture_sizes.tolist() for t in (plain, prefixed)]
     assert sizes[0] == sizes[1]
     assert set(prefixed.table("graphs").engine) == {"vllm-1 (APIServer pid=66)"}
+
+
+@pytest.mark.parametrize(
+    ("prefix", "name"),
+    [
+        ("2026-08-17T05:46:{:02}.123456789Z ", ""),
+        ("2026-08-17T05:46:{:02}.123456789Z stderr F ", ""),
+        ("vllm-1  | 2026-08-17T05:46:{:02}.123456789Z ", "vllm-1 "),
+        ("[pod/vllm-0/server] 2026-08-17T05:46:{:02}.123456789Z ", "[pod/vllm-0/server] "),
+        ("Aug 17 05:46:{:02} gb10 vllm[12]: ", "gb10 vllm[12] "),
+        ("2026-08-17 05:46:{:02} gb10 vllm[12]: ", "gb10 vllm[12] "),
+        ("1787003{:03}.5 ", ""),
+        ("<134>1 2026-08-17T05:46:{:02}Z gb10 vllm 12 - - ", ""),
+    ],
+)
+def test_a_collectors_time_names_no_engine(tmp_path, prefix, name) -> None:
+    """Two engines interleave, with other sizes: they stay apart, and are no more than two."""
+    engines = ("(EngineCore_DP0 pid=1)", "(EngineCore_DP1 pid=2)")
+    lines = []
+    for words in ("- Capture sizes: [{}]", "CUDAGraph Stats:", "| {} | {} | 0 | FULL | 7 |"):
+        for size, engine in enumerate(engines, 1):
+            head = f"{engine} INFO 09-02 08:46:23 [compilation/cuda_graph.py:123] "
+            lines.append(prefix.format(len(lines)) + head + words.format(size, size))
+    trace = read_vllm_log(write(tmp_path, "\n".join(lines) + "\n"))
+    assert trace.table("graphs").engine.tolist() == [name + engine for engine in engines]
+    assert trace.table("settings").capture_sizes.tolist() == [(1,), (2,)]
+    assert not capture_sizes(trace).never_used.any()
+
+
+def test_a_number_that_is_no_count_is_refused_and_sums_do_not_wrap(tmp_path) -> None:
+    most = 10**12
+    text = "CUDAGraph Stats:\n| 1 | 1 | 0 | FULL | 999999999999999 |\n"
+    text += f"| {most} | {most} | 0 | FULL | {most} |\n" * 10
+    trace = read_vllm_log(write(tmp_path, text))
+    assert trace.steps == 10 * most
+    assert trace.warnings == ("line 2: 999999999999999 is no count, the row is left out",)
+    assert padding(trace).tokens[0] == 10.0 * most * most

@@ -22,7 +22,7 @@ from verifylab.log_bounds import bounds
 from verifylab.machine import load_profile
 from verifylab.miss_curves import miss_ratio_curve, reuse_distances
 from verifylab.modelled_trace import engine_log_lines, write_step_trace
-from verifylab.policy import POLICIES, GatedPolicy, policy
+from verifylab.policy import POLICIES, GatedPolicy, policy, signature
 from verifylab.read_engine_log import read_engine_log
 from verifylab.read_step_trace import read_step_trace
 from verifylab.step_trace import StepTraceWriter
@@ -342,9 +342,45 @@ def test_engines_and_restarts_are_bounded_apart(tmp_path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("end", [" borrow=", " CAPTURE=", " eager=", " live_keys="])
+@pytest.mark.parametrize("from_start", [None, True])
+def test_a_window_cut_off_makes_no_bound_too_narrow(modelled, tmp_path, end, from_start) -> None:
+    """The first window lacks a count, and captures of it are unreadable."""
+    trace = modelled["arrangement"][0]
+    chosen = Settings(8, steps=600, warmup_steps=0, seed=3)
+    lines = list(engine_log_lines(calibrated(), policy("arrangement"), chosen, MACHINE))
+    at = next(i for i, line in enumerate(lines) if "batched-verify graphs" in line)
+    lines[at] = lines[at].split(end)[0]
+    lines[:6] = [line.split("key=")[0] for line in lines[:6]]
+    (tmp_path / "a.log").write_text("\n".join(lines) + "\n")
+    cut = read_engine_log(tmp_path / "a.log")
+    for capacity in (8, 32, 100, 300):
+        for arm in ("arrangement", "canonical", "indirect", "padded"):
+            truth = rp.replay(trace, policy(arm), MACHINE, capacity).counters.captures
+            row = bounds(cut, policy(arm), capacity, from_start=from_start).iloc[0]
+            assert not row.captures_low > truth and not row.captures_high < truth
+            assert "exact" not in row.why
+
+
+def test_without_windows_an_unreadable_capture_leaves_the_upper_end_open(tmp_path) -> None:
+    path = tmp_path / "a.log"
+    good = capture_line([0, 1], [4, 4])
+    path.write_text(good + "\n" + good[:-30] + "\n")
+    row = bounds(read_engine_log(path), policy("canonical")).iloc[0]
+    assert np.isnan(row.captures_high) and row.captures_low == 0
+
+
 def test_nonsense_is_refused(modelled) -> None:
     with pytest.raises(ValueError, match="capacity must be 1 or more"):
         rp.replay(modelled["arrangement"][0], policy("gated"), MACHINE, 0)
     with pytest.raises(ValueError, match="one dimension"):
         reuse_distances([[1]])
     assert len(reuse_distances([])) == 0
+
+
+def test_a_node_structure_is_told_beyond_16_bits() -> None:
+    """Runs of 70,000 and of 70,000 - 2**16 sequences, or of as many rows, are not the same."""
+    few, many = 70_000 - 2**16, 70_000
+    long = [signature(np.arange(n), np.ones(n, np.int64)) for n in (few, many)]
+    deep = [signature(np.arange(2), np.full(2, rows)) for rows in (few, many)]
+    assert len({*long, *deep}) == 4

@@ -11,7 +11,7 @@ import pytest
 from trace_files import DATA, capture_line, window_line, write_nsys
 
 from verifylab.trace_plots import report_figure
-from verifylab.trace_report import Config, find, report
+from verifylab.trace_report import Config, find, report, report_all, save
 from verifylab.traces import TraceError
 
 NOTEBOOK = Path(__file__).parent.parent / "notebooks" / "06_traces.ipynb"
@@ -100,6 +100,107 @@ def test_files_with_hardly_anything_in_them(tmp_path) -> None:
         with StepTraceWriter(tmp_path / "s") as trace:
             trace.step(slots, depths, accepted=[0] * len(slots))
         report_figure(report(str(tmp_path / "s"), Config(["s"])))
+
+
+def write_steps(path: Path, *steps: tuple[list[int], list[int]]) -> str:
+    from verifylab.step_trace import StepTraceWriter
+
+    with StepTraceWriter(path) as trace:
+        for slots, depths in steps:
+            trace.step(slots, depths, accepted=[0] * len(slots))
+    return str(path)
+
+
+def test_a_step_too_deep_for_any_dispatch_is_left_out(tmp_path) -> None:
+    steps = [([0, 1], [4, 3]), ([0, 1], [97, 3]), ([0, 1], [4, 3])]
+    name = write_steps(tmp_path / "s", *steps, ([0], [70_000]))
+    found = report(name, Config([name], min_widths=[0]))
+    assert found.tables["replay"].steps.tolist() == [2] * 16
+    assert found.trace.warnings == (
+        "step 1: a sequence of 97 rows, a dispatch holds 96: left out",
+        "step 3: a sequence of 70,000 rows, a dispatch holds 96: left out",
+    )
+    report_figure(report(write_steps(tmp_path / "t", ([0], [97])), Config(["t"])))
+
+
+def test_one_bad_file_stops_no_other(tmp_path) -> None:
+    bad, good = tmp_path / "bad.log", "tests/data/atlas_engine.log"
+    bad.write_text("nothing")
+    reports, failed = report_all(Config([str(bad), good, "absent"]))
+    assert [r.trace.source for r in reports] == ["atlas_engine.log"]
+    assert failed[0].startswith("bad.log is ") and failed[1].startswith("absent: no such file")
+    summary = save(reports, tmp_path / "out", failed)[1].read_text()
+    assert "\nnot read: bad.log is " in summary
+    with pytest.raises(TraceError, match="no file could be read: bad.log"):
+        report_all(Config([str(bad)]))
+
+
+def test_a_wide_step_is_several_dispatches_and_they_are_not_called_steps(tmp_path) -> None:
+    wide = list(range(40)), [2] * 40
+    name = write_steps(tmp_path / "s", wide, wide)
+    words = " ".join(report(name, Config([name], min_widths=[0])).sentences)
+    assert "2 steps (4 dispatches)" in words and "hit 50.0 of 100 dispatches" in words
+    name = write_steps(tmp_path / "t", ([0, 1], [4, 3]), ([0, 1], [4, 3]))
+    assert "hit 50.0 of 100 steps" in " ".join(report(name, Config([name])).sentences)
+
+
+def test_all_keys_found_are_within_the_axes(tmp_path) -> None:
+    path = tmp_path / "a.log"
+    path.write_text("".join(capture_line([i, i + 1], [4, 4]) + "\n" for i in range(500)))
+    ax = report_figure(report(str(path), Config(["a"]))).axes[0]
+    assert ax.get_ylim()[1] > 500
+
+
+def test_windows_without_counts_are_left_out_and_said(tmp_path) -> None:
+    path = tmp_path / "a.log"
+    cut = "batched-verify graphs [200 steps, last n=2]: replay=198 bor"
+    lost = "batched-verify graphs [last n=2]: replay=198 CAPTURE=2"
+    path.write_text("\n".join([window_line(198, 2, 2), cut, lost, window_line(196, 4, 6)]) + "\n")
+    found = report(str(path), Config(["a"]))
+    assert found.sentences[0].startswith("1.5 % of 400 steps captured a graph (0 keys")
+    assert "left out, without both counts: 2 of 4 windows" in found.sentences[0]
+    assert "0 at least" in found.sentences[1]
+    assert report_figure(found).axes[0].get_title(loc="left") == (
+        "Captures as logged (left out: 2)"
+    )
+
+
+def vllm_log(path: Path, engine: str, sizes: list[int], rows: list[tuple]) -> str:
+    lines = [f"- Capture sizes: {sizes}", "CUDAGraph Stats:"]
+    lines += [f"| {u} | {p} | {p - u} | {mode} | {count} |" for u, p, mode, count in rows]
+    with path.open("a") as file:
+        file.writelines(f"({engine}) {line}\n" for line in lines)
+    return str(path)
+
+
+def test_many_sizes_fit_their_panels(tmp_path) -> None:
+    sizes = [1, 2, 4, *range(8, 513, 8)]
+    rows = [(s, s, "FULL", 10) for s in sizes[::2]] + [(s, s, "NONE", 2) for s in range(600, 612)]
+    found = report(vllm_log(tmp_path / "v", "A", sizes, rows), Config(["v"]))
+    padding, used = report_figure(found).axes
+    labels = [t.get_text() for t in padding.get_xticklabels()]
+    assert len(labels) == 13 and labels[-1] == f"others\n({len(rows) - 12})"
+    total = found.tables["padding"].tokens.sum()
+    assert sum(bar.get_height() for bar in padding.containers[0]) == total
+    assert len(used.get_xticks()) <= 12 and len(used.containers[0]) == len(sizes)
+    assert found.sentences[1].endswith("and 17 more.")
+
+
+def test_sizes_of_several_engines_are_summed_and_named(tmp_path) -> None:
+    for engine, size in (("A", 1), ("B", 2)):
+        name = vllm_log(tmp_path / "v", engine, [1, 2, 4], [(size, size, "FULL", 5)])
+    found = report(name, Config(["v"]))
+    assert found.sentences[1] == "Captured sizes never used: (A): 2, 4; (B): 1, 4."
+    ax = report_figure(found).axes[1]
+    assert [bar.get_height() for bar in ax.containers[0]] == [5, 5, 0]
+    assert ax.lines[0].get_xdata().tolist() == [2]
+
+
+def test_statistics_without_a_row_are_no_throughput(tmp_path) -> None:
+    found = report(vllm_log(tmp_path / "v", "A", [1, 2], []), Config(["v"]))
+    assert found.sentences[0] == (
+        "The log has 1 block of CUDA-graph statistics without a readable row."
+    )
 
 
 def test_thresholds_that_cannot_be_told_apart_are_said() -> None:

@@ -245,3 +245,33 @@ def test_the_document_names_every_format_and_its_example_runs(tmp_path, monkeypa
     shutil.copy(DATA / "atlas_engine.log", tmp_path / "engine.log")
     monkeypatch.chdir(tmp_path)
     exec(text.split("```python\n")[1].split("```")[0], {})
+
+
+def test_a_needle_in_other_text_does_not_tell_the_format(tmp_path) -> None:
+    path = tmp_path / "a.log"
+    throughput = "INFO Avg generation throughput: 11.5 tokens/s, Running: 4 reqs\n"
+    for between in ("", "boring line\n" * 500_000):
+        path.write_text("usage positional: a\nMTP accept \n" + between + throughput)
+        assert traces.detect(path) == "vllm_log"
+    path.write_text("Avg generation throughput: n/a\n" * 9 + capture_line([0, 1], [4, 3]))
+    assert traces.detect(path) == "atlas_log"
+    path.write_text("usage positional: a\n")
+    with pytest.raises(TraceError, match="no readable message of an Atlas engine"):
+        traces.read(path)
+
+
+@pytest.mark.parametrize("name", ["a\x1b[31mred.log", "a\nb.log"])
+def test_names_of_files_are_shown_printable(tmp_path, main, monkeypatch, name) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / name
+    path.write_text(capture_line([0, 1], [4, 3]) + "\n")
+    for words in (("inspect", path), ("import", path), ("import", path, "--out", "o\x1b")):
+        result = main(*words)
+        assert result.exit_code == 0, result.stderr
+        assert all(c.isprintable() for line in result.stdout.splitlines() for c in line)
+    assert [p.name.isprintable() for p in (tmp_path / "runs" / "imported").iterdir()] == [True]
+
+
+def test_a_folder_is_named_in_its_refusal(tmp_path, main, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main("inspect", ".").stderr == "error: . is not a regular file\n"

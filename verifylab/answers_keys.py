@@ -21,7 +21,7 @@ def keys_per_width(trace: Trace) -> pd.DataFrame:
     -------
     DataFrame
         ``n, uses, keys, multisets, canonical_keys``: from an engine log `uses` are captures and
-        `keys` those captured; from a step trace every step with a key.
+        `keys` those captured; from a step trace every dispatch with a key, `n` its sequences.
     """
     import pandas as pd
 
@@ -85,18 +85,22 @@ def capture_windows(trace: Trace) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        The log's ``windows`` with ``capture_fraction`` (computed), ``evictions_low`` and
-        ``evictions_high``: captures less the growth in live keys. They differ only in an engine's
-        first window, where it is not known how many keys were live before.
+        The log's ``windows`` with ``counted`` (whether steps and captures are both known),
+        ``capture_fraction``, ``captures_high`` (what the known counts leave), ``evictions_low``
+        and ``evictions_high``: captures less the growth in live keys. These two differ where it is
+        not known how many keys were live before, or how many were captured. NaN: no upper end.
     """
     windows = trace.table("windows").copy()
-    steps = windows[["replay", "borrow", "capture", "eager"]].sum(axis=1, skipna=False)
-    windows["capture_fraction"] = (windows.capture / steps.fillna(windows.steps)).astype(float)
-    groups = windows.groupby(["engine", "segment"], observed=True)
-    before = groups.live_keys.shift()
-    growth_low = windows.live_keys - before.fillna(0)
-    growth_high = windows.live_keys - before.fillna(windows.capacity)
-    windows["evictions_low"] = (windows.capture - growth_low).clip(lower=0)
-    windows["evictions_high"] = (windows.capture - growth_high).clip(lower=0)
-    windows["evictions_high"] = windows[["evictions_high", "capture"]].min(axis=1, skipna=False)
+    capture, steps = windows.capture.astype(float), windows.steps.astype(float)
+    others = windows[["replay", "borrow", "eager"]].astype(float).sum(axis=1)
+    windows["counted"] = capture.notna() & steps.notna()
+    windows["capture_fraction"] = capture / steps.where(steps > 0)
+    windows["captures_high"] = capture.fillna((steps - others).clip(lower=0))
+    live, capacity = windows.live_keys.astype(float), windows.capacity.astype(float).max()
+    before = live.groupby([windows.engine, windows.segment], observed=True).shift()
+    growth_low = live.fillna(0) - before.fillna(capacity)
+    growth_high = live.fillna(capacity) - before.fillna(0)
+    most = (windows.captures_high - growth_low).fillna(windows.captures_high)
+    windows["evictions_low"] = (capture.fillna(0) - growth_high).fillna(0).clip(lower=0)
+    windows["evictions_high"] = most.clip(lower=0, upper=windows.captures_high)
     return windows

@@ -19,14 +19,16 @@ def padding(trace: Trace) -> pd.DataFrame:
     """
     graphs = trace.table("graphs")
     known = graphs.dropna(subset=["unpadded", "padded"])
-    weighed = known.assign(
-        steps=known["count"],
-        tokens=known.unpadded * known["count"],
-        padding=known.paddings * known["count"],
-    )
-    out = weighed.groupby(["runtime_mode", "padded"])[["steps", "tokens", "padding"]].sum()
-    out = out.reset_index().astype({"steps": int, "tokens": int, "padding": int, "padded": int})
-    out["waste_pct"] = 100 * out.padding / (out.tokens + out.padding).where(lambda t: t > 0)
+    kinds = known.groupby(["runtime_mode", "padded", "unpadded", "paddings"])["count"].sum()
+    table = kinds.rename("steps").reset_index().astype(object)  # products in Python's integers
+    table["tokens"], table["padding"] = table.unpadded * table.steps, table.paddings * table.steps
+    out = table.groupby(["runtime_mode", "padded"])[["steps", "tokens", "padding"]].sum()
+    out = out.reset_index().astype({"steps": int, "padded": int})
+    for name in ("tokens", "padding"):
+        fits = max(out[name], default=0) < 2**63
+        out[name] = out[name].astype(int if fits else float)
+    rows = out.tokens.astype(float) + out.padding.astype(float)
+    out["waste_pct"] = 100 * out.padding.astype(float) / rows.where(rows > 0)
     return out
 
 

@@ -45,9 +45,11 @@ def import_command(files: tuple[Path, ...], out: Path | None, as_json: bool) -> 
 
     The default folder is runs/imported/NAME, after the first file.
     """
+    from verifylab.trace_file import plain
     from verifylab.traces import import_files, load
 
-    target = out or Path("runs") / "imported" / (files[0].name.split(".")[0] or "trace")
+    name = "".join(c if c.isprintable() else "_" for c in files[0].name.split(".")[0])
+    target = out or Path("runs") / "imported" / (name or "trace")
     for trace in load(import_files(files, target)):
         body = {
             "file": trace.source,
@@ -61,20 +63,22 @@ def import_command(files: tuple[Path, ...], out: Path | None, as_json: bool) -> 
             json_line(body)
         else:
             click.echo(
-                f"{trace.source}: {trace.format}, {trace.steps:,} steps, {trace.events:,} events, "
-                f"{len(trace.warnings)} warnings"
+                f"{plain(trace.source)}: {trace.format}, {trace.steps:,} steps, "
+                f"{trace.events:,} events, {len(trace.warnings)} warnings"
             )
     if not as_json:
-        click.echo(f"stored in {target}")
+        click.echo(f"stored in {plain(target)}")
 
 
 def _screen(found: dict[str, Any]) -> str:
     """Return what `inspect` found as text that fits a screen."""
+    from verifylab.trace_file import plain
+
     lines = [
-        f"{found['file']}: {found['what']}",
+        f"{plain(found['file'])}: {found['what']}",
         f"  steps {found['steps']:,}   events {found['events']:,}",
     ]
-    lines += [f"  {name}: {value}" for name, value in found["about"].items()]
+    lines += [f"  {name}: {plain(value)}" for name, value in found["about"].items()]
     width = max(map(len, found["counts"]), default=0)
     lines += [f"  {kind:<{width}} {count:>12,}" for kind, count in found["counts"].items()]
     lines += [f"  can say: {text}" for text in found["gives"]]

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from verifylab.dcut import ROW_BUDGET
 from verifylab.key import SENTINEL
-from verifylab.trace_file import Notes
+from verifylab.trace_file import MOST, Notes
 
 __all__ = ["ANSI", "KINDS", "NEEDLES", "VERIFY", "Kind", "Messages", "key_table"]
 
@@ -26,6 +28,9 @@ ANSI = re.compile(rb"\x1b\[[0-9;]{0,16}[A-Za-z]")
 _FIELD = re.compile(rb"(\w{1,24})=(\[[^\[\]]*\]|Some\(\[[^\[\]]*\]\)|[^\s,()\[\]]{1,32})")
 _WHOLE = re.compile(rb"\d{1,15}")
 _NUMBER = re.compile(rb"-?\d{1,15}(?:\.\d{1,18})?(?:[eE][-+]?\d{1,2})?")
+_NAN = float("nan")
+#: What the steps of a window are the sum of.
+_PARTS = (b"replay", b"borrow", b"CAPTURE", b"eager")
 _LIST = re.compile(rb"(?:Some\()?\[([\d, ]*)\]\)?")
 
 
@@ -80,11 +85,12 @@ NEEDLES = tuple(kind.needle for kind in KINDS)
 
 
 class Messages:
-    """Parses messages, and numbers the keys that they name."""
+    """Parses messages, numbers the keys that they name, counts captures without a readable one."""
 
     def __init__(self, notes: Notes) -> None:
         self.notes = notes
         self.keys: dict[bytes, int] = {}
+        self.unreadable = 0
 
     def parse(self, kind: int, message: bytes, line: Callable[[], int]) -> tuple[float, ...] | None:
         """Return the values of the kind's columns (NaN: missing), or None with a note.
@@ -105,8 +111,12 @@ class Messages:
             ):
                 if found := re.search(pattern, message):
                     fields[name] = found.group(1)
-        elif steps := re.search(rb"\[(\d{1,15}) steps", message[:64]):
+        elif steps := re.search(rb"\[(\d{1,32}) steps", message[:64]):
             fields.setdefault(b"steps", steps.group(1))
+        for name, text in fields.items():
+            if text.isdigit() and int(text) > MOST:
+                number = f"{name.decode()}={text.decode()}"
+                self.notes.add("absurd", partial(_absurd, line, number))
         if live := re.fullmatch(rb"(\d{1,15})/(\d{1,15})", fields.get(b"live_keys", b"")):
             fields[b"live_keys"], fields[b"capacity"] = live.groups()
         values = tuple(_number(fields.get(f), whole) for _, f, whole in KINDS[kind].columns)
@@ -117,16 +127,37 @@ class Messages:
             )
             return None
         if kind == _WINDOWS:
-            said, parts = values[0], sum(values[2:6])
-            if parts == parts and said == said and parts != said:
-                self.notes.add(
-                    "sum",
-                    lambda: (
-                        f"line {line():,}: replay, borrow, capture and eager make {parts:.0f}, "
-                        f"not the {said:.0f} steps said"
-                    ),
-                )
+            said, n, *parts, fraction, held, capacity = values
+            ends = re.search(rb"(\w{1,24})=\d+\s*\Z", message)
+            last = _PARTS.index(ends.group(1)) if ends and ends.group(1) in _PARTS else None
+            if last is not None and sum(parts) != said:
+                parts[last] = _NAN  # the message ends in it: its digits may be cut
+            said, *parts = self._filled(said, parts, line)
+            if held > capacity:
+                capacity = _NAN  # cut likewise
+            values = said, n, *parts, fraction, held, capacity
         return values
+
+    def _filled(
+        self, steps: float, parts: list[float], line: Callable[[], int]
+    ) -> tuple[float, ...]:
+        """Fill in what the other counts of a window give; note where they contradict."""
+        missing = [i for i, part in enumerate(parts) if part != part]
+        total = sum(part for part in parts if part == part)
+        if not missing and steps != steps:
+            steps = total
+        elif missing and (total == steps or len(missing) == 1 and total < steps):
+            for i in missing:
+                parts[i] = steps - total
+        elif total > steps or not missing and total != steps:
+            self.notes.add(
+                "sum",
+                lambda: (
+                    f"line {line():,}: replay, borrow, capture and eager make {total:.0f}, "
+                    f"not the {steps:.0f} steps said"
+                ),
+            )
+        return steps, *parts
 
     def _capture(
         self, fields: dict[bytes, bytes], line: Callable[[], int]
@@ -137,6 +168,7 @@ class Messages:
             return n, NO_KEY
         words = _LIST.fullmatch(text)
         if words is None:
+            self.unreadable += 1
             self.notes.add("cut", lambda: f"line {line():,}: a capture without a readable key")
             return None
         digits = words.group(1).replace(b",", b" ").split()
@@ -145,6 +177,7 @@ class Messages:
         if not problem and n == n and n != len(key) // 2:
             problem = f"of {len(key) // 2} sequences where the line says n={n:.0f}"
         if problem:
+            self.unreadable += 1
             self.notes.add("key", lambda: f"line {line():,}: no key of a verify graph: {problem}")
             return None
         packed = np.array(key, "<u4").tobytes()
@@ -159,11 +192,16 @@ class Messages:
         return len(key) // 2, known
 
 
+def _absurd(line: Callable[[], int], number: str) -> str:
+    return f"line {line():,}: {number} is no count, left out"
+
+
 def _number(text: bytes | None, whole: bool) -> float:
     """Return a field as a number; NaN when it is missing, cut or no such number."""
     if text is None or not (_WHOLE if whole else _NUMBER).fullmatch(text):
-        return float("nan")
-    return float(text)
+        return _NAN
+    number = float(text)
+    return _NAN if whole and number > MOST else number
 
 
 def _key_problem(words: list[int]) -> str:
@@ -173,6 +211,13 @@ def _key_problem(words: list[int]) -> str:
         return f"it ends in {words[-1]}, not in {SENTINEL} or {SENTINEL - 1}"
     if max(words) > SENTINEL or min(words[1:-1:2]) < 1:
         return "a word beyond 32 bits, or 0 rows"
+    slots, deepest = words[:-1:2], max(words[1:-1:2])
+    if deepest > ROW_BUDGET:
+        return f"a sequence of {deepest} rows, a dispatch holds {ROW_BUDGET}"
+    if max(slots) == SENTINEL:
+        return f"slot {SENTINEL} stands for a sequence without a slot, which has no key"
+    if len(set(slots)) < len(slots):
+        return f"two sequences share a slot in {slots[:40]}"
     return ""
 
 

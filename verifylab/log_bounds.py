@@ -44,9 +44,12 @@ class _Section:
     """One engine's run in a log: what is known of it."""
 
     keys: Any
-    captured: int
+    captured: int  # at least
+    most: float  # captured or borrowed, at most; NaN: not known
     hidden: int  # borrowed steps: their keys are not known, and they were no captures
     steps: int
+    counted: bool  # every window says its steps
+    doubtful: int  # windows of which a count is missing, or contradicts the others
     capacity: int | None
     from_start: bool
     all_captures: bool
@@ -112,25 +115,39 @@ def _section(trace: Trace, engine: str, segment: int, from_start: bool | None) -
     windows = None if windows is None else mine(windows)
     if windows is None or windows.empty:
         known = keys[keys.key_id.isin(captures.key_id)]
-        return _Section(known, len(captures), 0, 0, None, bool(from_start), False)
+        logged = len(captures)
+        most = float("nan") if trace.counts.get("captures_unreadable") else float(logged)
+        return _Section(known, logged, most, 0, 0, False, 0, None, bool(from_start), False)
     first = windows.iloc[0]
     # Steps after the last window were not counted, so their captures are left out too.
     captures = captures[captures.offset < windows.offset.iloc[-1]]
     known = keys[keys.key_id.isin(captures.key_id)]
-    before = captures[captures.offset < first.offset]
-    total = int(windows.capture.sum())
+    before = captures[(captures.offset < first.offset) & (captures.key_id >= 0)]
+    parts = windows[["replay", "borrow", "capture", "eager"]].astype(float)
+    steps, total = windows.steps.astype(float), int(windows.capture.sum())
+    whole = parts.sum(axis=1, skipna=False) == steps
+    # A lost window makes its captures those of the next one: then the next one's count is wrong.
+    ends = np.searchsorted(windows.offset.to_numpy(), captures.offset.to_numpy(), "right")
+    by_window = np.bincount(ends, minlength=len(windows))
+    rest = steps - parts.replay.fillna(0) - parts.eager.fillna(0)
+    most = (parts.borrow + parts.capture).fillna(rest)
+    most = most.where(whole | parts.isna().any(axis=1), np.maximum(most, rest))
     capacity = windows.capacity.dropna()
     proven = pd.notna(first.live_keys) and pd.notna(first.capacity)
     proven = proven and first.live_keys < first.capacity
     proven = proven and first.live_keys <= before.key_id.nunique()
+    complete = whole.all() and (by_window == parts.capture).all() and (captures.key_id >= 0).all()
     return _Section(
         known,
         max(total, len(captures)),
+        float(np.maximum(most, by_window).sum(skipna=False)),
         int(windows.borrow.sum()),
         int(windows.steps.sum()),
+        bool(windows.steps.notna().all()),
+        int((~whole).sum()),
         int(capacity.max()) if len(capacity) else None,
         bool(proven) if from_start is None else from_start,
-        len(captures) >= total and bool((captures.key_id >= 0).all()),
+        bool(complete) and not trace.counts.get("captures_unreadable"),
     )
 
 
@@ -164,7 +181,7 @@ def _bound(
             same &= kept == key
     if rules.sightings == 0:
         none = {"captures_low": 0.0, "captures_high": 0.0, "why": "exact: it never captures"}
-        if section.steps:
+        if section.steps and section.counted:
             none |= {"fraction_low": 0.0, "fraction_high": 0.0}
         if profile is not None:
             none |= {"captures_ms_low": 0.0, "captures_ms_high": 0.0}
@@ -176,9 +193,13 @@ def _bound(
     reasons = (
         [] if section.from_start else ["it is not shown that the log begins with a cold cache"]
     )
-    high: float = section.steps * parts if section.steps else nan
+    counted = section.counted and section.steps > 0
+    high: float = section.steps * parts if counted else nan
     if not section.steps:
         reasons.append("no window says how many steps there were")
+    elif section.doubtful:
+        many = f"{section.doubtful:,} window{'s' * (section.doubtful > 1)}"
+        reasons.append(f"{many} without all counts: more may have been captured than is logged")
     if same and section.capacity is not None and capacity <= section.capacity:
         low = section.captured  # the engine's own keys: a smaller cache captures no less
     if section.capacity is None:
@@ -188,7 +209,7 @@ def _bound(
     elif parts > 1:
         reasons.append(f"a logged batch becomes {parts} dispatches: hits may be lost")
     else:
-        high = min(high, section.captured + section.hidden) if section.steps else section.captured
+        high = min(high, section.most) if counted else section.most
         if same and capacity == section.capacity:
             high = low
             reasons = ["exact: what the engine did"]
@@ -207,7 +228,7 @@ def _bound(
     if not section.all_captures:
         reasons.append("captures are missing from the log, or no window counts them")
     row = nothing | {"keys": len(new), "captures_low": float(low), "captures_high": float(high)}
-    if section.steps:
+    if counted:
         row |= {"fraction_low": low / section.steps, "fraction_high": high / section.steps}
     if profile is not None and new:
         row |= {

@@ -35,7 +35,7 @@ def draw_miss_ratio(curves: pd.DataFrame, capacity: int, ax: Axes) -> Axes:
     capacity_axis(ax, largest)
     mark_cache(ax, capacity, 0.9)
     ax.set_ylim(0, 1.02)
-    ax.set_ylabel("share of steps that capture")
+    ax.set_ylabel("share of dispatches that capture")
     ax.set_title("LRU miss-ratio curve of the logged steps")
     if len(curves):
         ax.legend(loc="best", **OPAQUE)
@@ -85,7 +85,7 @@ def draw_policies(table: pd.DataFrame, stamp: str, ax: Axes) -> Axes:
 
 
 def _what(row: object) -> str:
-    """Write what a policy's cache did, of 100 dispatches that it saw."""
+    """Write what a policy's cache did, of 100 dispatches."""
     total = sum(getattr(row, n) for n in ("hits", "captures", "updates", "borrowed", "eager"))
     parts = [
         f"{_share(getattr(row, name), total)} {word}"

@@ -301,7 +301,7 @@ def signature(slots: NDArray[np.int64], depths: NDArray[np.int64]) -> bytes:
 
     out = bytearray()
     for run in depth_runs(slots, depths):
-        out += struct.pack("<HHB", run.depth, run.length, run.fast)
+        out += struct.pack("<IIB", run.depth, run.length, run.fast)
     return bytes(out)
 
 

@@ -3,7 +3,7 @@
 The log says of every capture which key it was, and of every 200 steps how many were replayed. It
 does not say which key a replayed step had. Lines come plain or with ANSI colours, with fields
 missing or added, cut off, or two on one line; a prefix before the time (as `docker compose logs`
-writes) tells engines apart.
+writes) tells engines apart, but for the times in it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from verifylab.engine_log_messages import ANSI, KINDS, NEEDLES, VERIFY, Messages, key_table
+from verifylab.log_prefix import engine_name
 from verifylab.trace_file import (
     SPELLED_OUT,
     Limits,
@@ -31,7 +32,7 @@ from verifylab.trace_file import (
     whole_column,
 )
 
-__all__ = ["FORMAT", "NEEDLES", "read_engine_log"]
+__all__ = ["FORMAT", "NEEDLES", "read_engine_log", "readable"]
 
 FORMAT = "atlas_log"
 #: A message is looked at up to here; the longest real one, 1,024 sequences, has 12 kB.
@@ -150,10 +151,9 @@ class _Reader:
         *_, last = (None, *_TIME.finditer(text))
         if last is None:
             return b"NaT", 0
-        prefix = text[: last.start()]
-        # Only a short prefix names an engine; anything else is half a line of something.
-        short = prefix if len(prefix) <= 64 and len(self.engines) < 1000 else b""
-        name = short.decode("utf-8", "replace").strip(" |\t\r")
+        name = ""
+        if last.start() and len(self.engines) < 1000:
+            name = engine_name(text[: last.start()].decode("utf-8", "replace"))
         return last.group()[:26], self.engines.setdefault(name, len(self.engines))
 
     def _clock(self, offsets: np.ndarray, times: np.ndarray, engines: np.ndarray) -> None:
@@ -239,6 +239,18 @@ def _microseconds(texts: np.ndarray) -> np.ndarray:
     return out.view(np.int64)
 
 
+def readable(data: bytes) -> int:
+    """Count the messages in `data` that can be read, of the first thousand."""
+    found, messages = hits(data, NEEDLES)[:1000], Messages(Notes())
+    ends = [*found[1:, 0].tolist(), len(data)]
+    count = 0
+    for (at, kind), stop in zip(found.tolist(), ends, strict=True):
+        end = data.find(b"\n", at, min(stop, at + MAX_MESSAGE))
+        message = data[at : end if end >= 0 else min(stop, at + MAX_MESSAGE)]
+        count += messages.parse(kind, message, lambda: 0) is not None
+    return count
+
+
 def read_engine_log(path: str | Path, *, limits: Limits | None = None) -> Trace:
     """Read an Atlas engine log, gzip or not.
 
@@ -260,7 +272,7 @@ def read_engine_log(path: str | Path, *, limits: Limits | None = None) -> Trace:
         - ``keys``: ``key_id, key`` (bytes)``, n, rows, slots, depths, canonical``; slots and
           depths (rows) in dispatch order
         - ``windows``: ``steps, n, replay, borrow, capture, eager, capture_frac, live_keys,
-          capacity``
+          capacity``; a count that the others give is filled in
         - ``fast_path`` (cumulative; captures and eager steps only), ``dcut``, ``acceptance``,
           ``positional``, ``borrows`` (transitions only), ``decode_captures``: where there are any
 
@@ -284,5 +296,9 @@ def read_engine_log(path: str | Path, *, limits: Limits | None = None) -> Trace:
     if not counts:
         raise nothing_readable(path, "an Atlas engine", size, notes)
     tables = reader.tables()
-    steps = tables["windows"].steps.sum() if "windows" in tables else counts.get("captures", 0)
-    return Trace(FORMAT, path.name, tables, counts, int(steps), sum(counts.values()), notes.texts())
+    if reader.messages.unreadable:
+        counts["captures_unreadable"] = reader.messages.unreadable
+    steps = counts.get("captures", 0)
+    if "windows" in tables:
+        steps = sum(map(int, tables["windows"].steps.dropna()))
+    return Trace(FORMAT, path.name, tables, counts, steps, sum(counts.values()), notes.texts())

@@ -8,6 +8,7 @@ column is which, so that added or missing columns do no harm.
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from verifylab.log_prefix import collected
 from verifylab.trace_file import (
+    MOST,
     Limits,
     Notes,
     Trace,
@@ -25,7 +28,7 @@ from verifylab.trace_file import (
     whole_column,
 )
 
-__all__ = ["FORMAT", "NEEDLES", "RUNTIME_MODES", "read_vllm_log"]
+__all__ = ["FORMAT", "NEEDLES", "RUNTIME_MODES", "read_vllm_log", "readable"]
 
 FORMAT = "vllm_log"
 #: ``NONE`` ran eager.
@@ -41,9 +44,8 @@ _MAX_TEXT, _MEMO_ENTRIES, _SAMPLE = 1 << 14, 1 << 14, 1 << 16
 MAX_ROWS = 5_000_000
 
 _ANSI = re.compile(r"\x1b\[[0-9;]{0,16}[A-Za-z]")
-_PREFIX = re.compile(r"\s*(\([^()]{1,64}\))?")
-#: What `docker compose logs` puts before each line: it tells the engine too.
-_COMPOSE = re.compile(r"([\w.-]{1,64}) +\| ")
+#: At the start, or behind a collector's prefix of another form.
+_PREFIX = re.compile(r"\A\s*(\([^()]{1,64}\))|(\([\w-]{1,48} pid=\d{1,12}\))")
 _CLOCK = re.compile(r"\b(\d\d-\d\d \d\d:\d\d:\d\d)\b")
 _ENGINE = re.compile(r"\bEngine (\d{1,6}):")
 _HEADER = {
@@ -101,25 +103,22 @@ class _Reader:
         before = text.partition("[")[0]  # the file that logs: what stands before it comes again
         if before == self.head:
             return self.found
-        text = text.partition("|")[0]
-        prefix, clock = _PREFIX.match(text), _CLOCK.search(text[:160])
-        name = (prefix.group(1) or "") if prefix else ""
-        if len(self.engines) > 1000 and name not in self.engines:
-            name = ""
+        text = text.partition("|")[0][:256]
+        prefix, clock = _PREFIX.search(text), _CLOCK.search(text[:160])
+        name = prefix[1] or prefix[2] if prefix else ""
         found = clock.group(1) if clock else "", name
-        if clock and clock.end() < len(before) < len(text):
+        if clock and max(clock.end(), prefix.end() if prefix else 0) < len(before) < len(text):
             self.head, self.found = before, found
         return found
 
     def line(self, text: str, offset: int, number: int) -> None:
         """Read one line that holds one of the needles."""
         text = _ANSI.sub("", text) if "\x1b" in text else text
-        service = _COMPOSE.match(text)
-        if service:
-            text = text[service.end() :]
+        collector, text = collected(text)
         clock, name = self._head(text)
-        if service:
-            name = f"{service.group(1)} {name}".rstrip()
+        name = f"{collector} {name}".strip()
+        if len(self.engines) > 1000 and name not in self.engines:
+            name = ""
         engine = self.engines.get(name)
         if engine is None:
             engine = self.engines[name] = _Engine()
@@ -190,6 +189,9 @@ class _Reader:
         if count is None or padded is None or not closed:
             self.notes.add("cut", f"line {number:,}: a row of CUDA-graph statistics is cut off")
             return None
+        if (most := max(count, padded, unpadded or 0, paddings or 0)) > MOST:
+            self.notes.add("absurd", f"line {number:,}: {most} is no count, the row is left out")
+            return None
         if paddings is None and unpadded is not None:
             paddings = padded - unpadded
         elif unpadded is None and paddings is not None:
@@ -248,6 +250,14 @@ def _first_bars(data: bytes) -> np.ndarray:
 
 def _float(found: re.Match[str] | None) -> float:
     return float(found.group(1)) if found else float("nan")
+
+
+_READABLE = re.compile(rb"CUDAGraph (?:Stats|Config)|Avg generation throughput: \d")
+
+
+def readable(data: bytes) -> int:
+    """Count the messages in `data` that can be read, of the first thousand."""
+    return sum(1 for _ in itertools.islice(_READABLE.finditer(data), 1000))
 
 
 def read_vllm_log(path: str | Path, *, limits: Limits | None = None) -> Trace:

@@ -11,7 +11,7 @@ tokens are bounds. An engine log names only the keys that were captured: from it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from verifylab.caches import CacheRule, simulate
 from verifylab.counters import Counters, StepTimes, times
+from verifylab.dcut import ROW_BUDGET
 from verifylab.device.model import ModelDevice
 from verifylab.experiment import (
     add_step,
@@ -34,7 +35,7 @@ from verifylab.machine import MachineProfile
 from verifylab.ordering import NO_SLOT
 from verifylab.policy import POLICIES, GatedPolicy, KeyPolicy, Policy, StepPlan, policy
 from verifylab.step_trace import NO_SLOT_WORD
-from verifylab.trace_file import Trace, TraceError
+from verifylab.trace_file import Notes, Trace, TraceError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Replay",
     "logged_keys",
+    "replayable",
     "replay",
     "replay_cache",
     "traced",
@@ -114,6 +116,27 @@ class Replay:
         }
 
 
+def replayable(trace: Trace) -> Trace:
+    """Return a step trace without the steps that no dispatch can hold, with a warning for each.
+
+    A sequence of more than `ROW_BUDGET` rows fits none.
+    """
+    steps = trace.table("steps")
+    deepest = np.array([d.max() if len(d) else 0 for d in steps.depths], np.int64)
+    fits = deepest <= ROW_BUDGET
+    if fits.all():
+        return trace
+    notes = Notes()
+    for step, rows in zip(steps.step[~fits], deepest[~fits], strict=True):
+        notes.add(
+            "too deep",
+            f"step {step}: a sequence of {rows:,} rows, a dispatch holds {ROW_BUDGET}: left out",
+        )
+    left = steps[fits].reset_index(drop=True)
+    warnings = (*trace.warnings, *notes.texts())
+    return replace(trace, tables={**trace.tables, "steps": left}, warnings=warnings)
+
+
 def _batches(trace: Trace) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], Any, Any]]:
     """(slots, planned rows, accepted or None, verified or None) of every step with sequences."""
     if trace.format != "step_trace":
@@ -121,7 +144,7 @@ def _batches(trace: Trace) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64
             f"{trace.source} ({trace.format}) does not hold every step, so it cannot be replayed"
             + ("; bounds come from `log_bounds.bounds`" if trace.format == "atlas_log" else "")
         )
-    steps = trace.table("steps")
+    steps = replayable(trace).table("steps")
     columns = (steps.slots, steps.depths, steps.accepted, steps.verified)
     for slots, depths, accepted, verified in zip(*columns, strict=True):
         if len(slots):

@@ -145,8 +145,14 @@ def _capture_words(table: pd.DataFrame, capacity: int) -> str:
     saved = first.captures - other.captures
     return (
         f"With {capacity} graphs the arrangement captures {first.captures:,} times in "
-        f"{first.steps:,} steps, canonical {other.captures:,} times ({saved:,} captures saved)."
+        f"{first.steps:,} steps{_split(first)}, canonical {other.captures:,} times "
+        f"({saved:,} captures saved)."
     )
+
+
+def _split(row: Any) -> str:
+    dispatches = row.hits + row.captures + row.updates + row.borrowed + row.eager
+    return "" if dispatches == row.steps else f" ({dispatches:,} dispatches)"
 
 
 def _cache_words(caches: pd.DataFrame, capacity: int) -> str:
@@ -157,9 +163,11 @@ def _cache_words(caches: pd.DataFrame, capacity: int) -> str:
     best, bound = online.loc[online.hits.idxmax()], own.loc[own.hits.idxmax()]
     if not lru.hits + lru.captures:
         return "No logged step has a key: every one ran eager, whatever the cache."
-    of_all = 100 / (lru.hits + lru.captures + lru.eager)
+    dispatches = lru.hits + lru.captures + lru.eager
+    of_all = 100 / dispatches
+    what = "steps" if dispatches == lru.steps else "dispatches"
     return (
-        f"Under the arrangement {capacity} graphs hit {of_all * lru.hits:.1f} of 100 steps with "
+        f"Under the arrangement {capacity} graphs hit {of_all * lru.hits:.1f} of 100 {what} with "
         f"LRU, {of_all * best.hits:.1f} with the best rule here ({best.cache}), and "
         f"{of_all * bound.hits:.1f} at most, knowing the future."
     )

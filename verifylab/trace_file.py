@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BLOCK",
     "MAX_LINE",
+    "MOST",
     "Limits",
     "LineBlock",
     "Notes",
@@ -45,6 +46,8 @@ _GZIP = b"\x1f\x8b"
 #: Compressed bytes taken at first of a gzip member, which may be a small one; then ever more.
 _FIRST = 256
 _NOT_ZERO = re.compile(rb"[^\0]")
+#: A number above this is no count.
+MOST = 10**12
 #: Warnings of one kind that are spelled out; the others are counted.
 SPELLED_OUT = 5
 
@@ -183,17 +186,18 @@ class LineBlock:
 
 def _open(path: Path) -> IO[bytes]:
     """Open a regular file; anything else is refused with its reason."""
+    name = path.name or str(path)
     try:
         if not path.exists():
-            raise TraceError(f"{path.name}: no such file")
+            raise TraceError(f"{name}: no such file")
         if not path.is_file():
-            raise TraceError(f"{path.name} is not a regular file")
+            raise TraceError(f"{name} is not a regular file")
         return path.open("rb")
     except (OSError, ValueError) as error:
         if isinstance(error, TraceError):
             raise
         reason = getattr(error, "strerror", None) or error
-        raise TraceError(f"{path.name} cannot be read: {reason}") from None
+        raise TraceError(f"{name} cannot be read: {reason}") from None
 
 
 def blocks(

@@ -15,6 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from verifylab.plots import ARRANGEMENT, CANONICAL, STYLE, draw_key_counts
 from verifylab.plots_replay import draw_caches, draw_gates, draw_miss_ratio, draw_policies
 from verifylab.published import table
+from verifylab.trace_file import plain
 from verifylab.trace_report import Report
 
 __all__ = ["report_figure"]
@@ -22,6 +23,9 @@ __all__ = ["report_figure"]
 _FOUND: dict[str, Any] = {"marker": "^", "ms": 10, "mfc": "white", "mec": "#CC79A7", "mew": 2.2,
                           "ls": "none"}  # fmt: skip
 _BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "#999999"
+#: Bars, or labels of bars, that fit a panel.
+_BARS = 12
+_OTHERS = "others"
 #: Rounds of the published ladder that are drawn beside a bench file.
 _ROUNDS = ("r7", "r11", "vllm_no_spec")
 
@@ -35,7 +39,9 @@ def draw_keys_found(keys: pd.DataFrame, spaces: pd.DataFrame, capacity: int, ax:
     draw_key_counts(spaces, capacity, ax)
     at = {w: i for i, w in enumerate(sorted(spaces.width))}
     ax.plot([at[n] + 0.12 for n in keys.n], keys["keys"], label="found in this file", **_FOUND)
+    ax.set_ylim(top=max(ax.get_ylim()[1], 4 * keys["keys"].max()))
     ax.legend(loc="best")
+    ax.set_xlabel("sequences of a dispatch, n")
     ax.set_title("Keys found, and what one slot set gives")
     if len(at) == 1:
         ax.set_xlim(-0.8, 0.8)
@@ -65,13 +71,15 @@ def draw_bounds(bounds: pd.DataFrame, ax: Axes) -> Axes:
 
 
 def draw_windows(windows: pd.DataFrame, ax: Axes) -> Axes:
-    """Capture fraction of each window of steps."""
-    steps = windows.steps.astype(float).cumsum()
-    ax.stairs(windows.capture_fraction, np.append(0, steps), color=_BLUE, lw=2, baseline=None)
+    """Capture fraction of each window of steps that says both."""
+    shown = windows[windows.counted]
+    steps = shown.steps.astype(float).cumsum()
+    ax.stairs(shown.capture_fraction, np.append(0, steps), color=_BLUE, lw=2, baseline=None)
     ax.set_ylim(0, 1.02)
     ax.set_xlim(left=0)
     ax.set(xlabel="steps", ylabel="share of steps that captured")
-    ax.set_title("Captures as logged")
+    left = len(windows) - len(shown)
+    ax.set_title("Captures as logged" + (f" (left out: {left:,})" if left else ""))
     return ax
 
 
@@ -107,17 +115,23 @@ def draw_steps(steps: pd.DataFrame, ax: Axes) -> Axes:
 
 
 def draw_padding(padding: pd.DataFrame, ax: Axes) -> Axes:
-    """Rows run by graph size: tokens and padding."""
-    names = [f"{r.padded}\n{r.runtime_mode}" for r in padding.itertuples()]
+    """Rows run by graph size: tokens and padding; the smallest of many sizes are one bar."""
+    padding = _most(padding)
+    names = [
+        f"others\n({r.padded})" if r.runtime_mode == _OTHERS else f"{r.padded}\n{r.runtime_mode}"
+        for r in padding.itertuples()
+    ]
     x = np.arange(len(padding))
     ax.bar(x, padding.tokens, 0.6, color=_BLUE, label="tokens")
     ax.bar(x, padding.padding, 0.6, bottom=padding.tokens, color=_ORANGE, hatch="//",
            edgecolor="white", label="padding")  # fmt: skip
     for i, row in enumerate(padding.itertuples()):
         ax.annotate(f"{row.waste_pct:.1f} %", (i, row.tokens + row.padding), xytext=(0, 5),
-                    textcoords="offset points", ha="center")  # fmt: skip
+                    textcoords="offset points", ha="center",
+                    fontsize=9 if len(x) > 8 else None)  # fmt: skip
     ax.set_xticks(x, names)
-    ax.margins(y=0.15)
+    run = padding.tokens.astype(float) + padding.padding.astype(float)
+    ax.set_ylim(0, 1.15 * max(run.max(), 1) if len(run) else 1)
     ax.grid(axis="x", visible=False)
     ax.set(xlabel="padded tokens and runtime mode", ylabel="token rows run (measured)")
     ax.set_title("Padding waste by graph size")
@@ -125,19 +139,39 @@ def draw_padding(padding: pd.DataFrame, ax: Axes) -> Axes:
     return ax
 
 
+def _most(padding: pd.DataFrame) -> pd.DataFrame:
+    """Return the `_BARS` rows of most token rows, in their order, and the others as one."""
+    if len(padding) <= _BARS + 1:
+        return padding
+    run = padding.tokens.astype(float) + padding.padding.astype(float)
+    first = np.argsort(-run.to_numpy(), kind="stable")[:_BARS]
+    top, rest = padding.iloc[np.sort(first)], padding.drop(index=padding.index[first])
+    sums = {name: rest[name].sum() for name in ("steps", "tokens", "padding")}
+    total = sums["tokens"] + sums["padding"]
+    others = {"runtime_mode": _OTHERS, "padded": len(rest), **sums,
+              "waste_pct": 100 * sums["padding"] / max(total, 1)}  # fmt: skip
+    return pd.concat([top, pd.DataFrame([others])], ignore_index=True)
+
+
 def draw_sizes(sizes: pd.DataFrame, ax: Axes) -> Axes:
-    """Draw the steps of each captured size; unused ones are marked."""
-    x = np.arange(len(sizes))
-    ax.bar(x, sizes.steps, 0.6, color=_BLUE)
-    unused = np.flatnonzero(sizes.never_used)
-    ax.plot(unused, np.full(len(unused), 0.035), ls="none", marker="x", ms=10, mew=2.5,
+    """Draw the steps of each captured size, all engines together; unused ones are marked."""
+    engines = sizes.engine.nunique()
+    by_size = sizes.groupby("size")
+    steps, never = by_size.steps.sum(), by_size.never_used.all()
+    x = np.arange(len(steps))
+    ax.bar(x, steps.astype(float), 0.6, color=_BLUE)
+    unused = np.flatnonzero(never)
+    ax.plot(unused, np.full(len(unused), 0.035), ls="none", marker="x",
+            ms=10 if len(x) <= _BARS else 5, mew=2.5 if len(x) <= _BARS else 1.5,
             color=_ORANGE, label="never used", transform=ax.get_xaxis_transform())  # fmt: skip
-    ax.set_xticks(x, sizes["size"].astype(str))
+    ticks = x[:: -(-len(x) // _BARS) or 1]
+    ax.set_xticks(ticks, steps.index[ticks].astype(str))
     ax.grid(axis="x", visible=False)
     ax.set(xlabel="captured size, tokens", ylabel="steps (measured)")
-    ax.set_title("Captured sizes, used and not")
+    ax.set_title("Captured sizes, used and not" + (f": {engines} engines" * (engines > 1)))
+    ax.margins(y=0.2)
     if len(unused):
-        ax.legend(loc="best")
+        ax.legend(loc="upper right")
     return ax
 
 
@@ -193,7 +227,7 @@ def report_figure(report: Report) -> Figure:
             lambda ax: draw_sizes(tables["sizes"], ax),
         ]
     elif "throughput" in tables:
-        panels = [lambda ax: draw_throughput(tables["throughput"], report.trace.source, ax)]
+        panels = [lambda ax: draw_throughput(tables["throughput"], plain(report.trace.source), ax)]
     else:
         panels = [
             lambda ax: draw_graph_api(tables["graph_api"], ax),
@@ -213,6 +247,8 @@ def report_figure(report: Report) -> Figure:
             axes += [*rows[1].subplots(1, below)]
         for draw, ax in zip(panels, axes, strict=True):
             draw(ax)
-        title = textwrap.fill(f"{report.trace.source}: {report.sentences[0]}", int(width * 7))
+        title = textwrap.fill(
+            f"{plain(report.trace.source)}: {report.sentences[0]}", int(width * 7)
+        )
         figure.suptitle(title, x=0.008, ha="left", fontsize=14, fontweight="bold")
     return figure

@@ -21,18 +21,22 @@ from verifylab.log_bounds import bounds
 from verifylab.machine import MachineProfile, load_profile
 from verifylab.policy import policy
 from verifylab.published import data_dir
+from verifylab.replay import replayable
 from verifylab.replay_report import between, step_trace_report
-from verifylab.trace_file import Trace, TraceError
+from verifylab.step_trace import FORMAT as STEP_TRACE
+from verifylab.trace_file import Trace, TraceError, plain
 from verifylab.traces import FORMATS, read
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Config", "Report", "find", "report", "save"]
+__all__ = ["Config", "Report", "find", "report", "report_all", "save"]
 
 #: Policies that an engine log bounds; several engines in one file: the first three.
 BOUNDED = ("arrangement", "canonical", "indirect", "exec_update", "capture_on_second_use",
            "padded", "sglang_ragged", "vllm_piecewise", "trtllm")  # fmt: skip
+#: Sizes named in a sentence.
+_LISTED = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,7 @@ class Report:
     def markdown(self) -> str:
         """Return the report's words as Markdown."""
         t = self.trace
-        lines = [f"### {t.source}: {FORMATS[t.format]}", ""]
+        lines = [f"### {plain(t.source)}: {FORMATS[t.format]}", ""]
         lines += [f"**{self.sentences[0]}**", ""]
         lines += [f"- {sentence}" for sentence in self.sentences[1:]]
         lines += ["- Cannot be said from it: " + "; ".join(answers.CANNOT[t.format]) + "."]
@@ -139,6 +143,8 @@ def report(name: str, config: Config) -> Report:
         When it cannot be read.
     """
     trace = read(find(name))
+    if trace.format == STEP_TRACE:
+        trace = replayable(trace)
     make = {
         "atlas_log": _engine_log,
         "step_trace": _step_trace,
@@ -152,10 +158,38 @@ def report(name: str, config: Config) -> Report:
     return Report(trace, config, tuple(sentences), tables)
 
 
-def save(reports: Sequence[Report], folder: str | Path) -> list[Path]:
+def report_all(config: Config) -> tuple[list[Report], list[str]]:
+    """Report on every file of the parameters; one that fails does not stop the others.
+
+    Returns
+    -------
+    reports : list of Report
+    failed : list of str
+        A sentence for each file that failed: its name, and why.
+
+    Raises
+    ------
+    TraceError
+        When every file failed.
+    """
+    reports, failed = [], []
+    for name in config.files:
+        try:
+            reports.append(report(name, config))
+        except TraceError as error:
+            failed.append(plain(error))
+        except Exception as error:  # whatever a foreign file brings about, the others are told
+            failed.append(plain(f"{Path(name).name}: {type(error).__name__}: {error}"))
+    if not reports:
+        raise TraceError("no file could be read: " + "; ".join(failed))
+    return reports, failed
+
+
+def save(reports: Sequence[Report], folder: str | Path, failed: Sequence[str] = ()) -> list[Path]:
     """Write ``result.parquet`` (a row a sentence: ``file, format, sentence``) and ``summary.txt``.
 
-    The tables behind each figure are written with it (`plots.save_figure`).
+    The summary ends with the files that `failed`. The tables behind each figure are written with
+    it (`plots.save_figure`).
     """
     import pandas as pd
 
@@ -164,7 +198,8 @@ def save(reports: Sequence[Report], folder: str | Path) -> list[Path]:
     rows = [(r.trace.source, r.trace.format, s) for r in reports for s in r.sentences]
     result, summary = folder / "result.parquet", folder / "summary.txt"
     pd.DataFrame(rows, columns=["file", "format", "sentence"]).to_parquet(result, index=False)
-    first = [f"{r.trace.source}: {' '.join(r.sentences[:2])}" for r in reports]
+    first = [f"{plain(r.trace.source)}: {' '.join(r.sentences[:2])}" for r in reports]
+    first += [f"not read: {why}" for why in failed]
     summary.write_text("\n".join(first) + "\n", encoding="utf-8")
     return [result, summary]
 
@@ -201,13 +236,7 @@ def _engine_log(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]
     if "windows" in trace.tables:
         windows = answers.capture_windows(trace)
         tables["windows"] = windows
-        share = float(windows.capture.sum() / max(windows.steps.sum(), 1))
-        evictions = between(float(windows.evictions_low.sum()), float(windows.evictions_high.sum()))
-        words[0] = (
-            f"{100 * share:.1f} % of {int(windows.steps.sum()):,} steps captured a graph "
-            f"({keys:,} keys seen in the log)."
-        )
-        words.append(f"Evictions, inferred: {evictions}.")
+        words = [_captured_words(windows, keys), _evicted_words(windows)]
     canonical = tables["bounds"][tables["bounds"].policy == "canonical"]
     cold = bounds(trace, policy("canonical"), *known[:2], from_start=True)
     for row, if_cold in zip(canonical.itertuples(), cold.itertuples(), strict=True):
@@ -232,6 +261,27 @@ def _engine_log(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]
     return words, tables
 
 
+def _captured_words(windows: pd.DataFrame, keys: int) -> str:
+    """Say how many steps captured, of the windows that say both."""
+    counted = windows[windows.counted]
+    steps = sum(map(int, counted.steps))
+    if not steps:
+        return f"No window says how many of its steps captured a graph ({keys:,} keys seen)."
+    share = 100 * sum(map(int, counted.capture)) / steps
+    words = f"{share:.1f} % of {steps:,} steps captured a graph ({keys:,} keys seen in the log)"
+    if left := len(windows) - len(counted):
+        words += f"; left out, without both counts: {left:,} of {len(windows):,} windows"
+    return words + "."
+
+
+def _evicted_words(windows: pd.DataFrame) -> str:
+    low = float(windows.evictions_low.sum())
+    high = float(windows.evictions_high.sum(skipna=False))
+    if np.isnan(high):
+        return f"Evictions, inferred: {low:,.0f} at least; not every window says its captures."
+    return f"Evictions, inferred: {between(low, high)}."
+
+
 def _step_trace(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]]:
     words, tables = step_trace_report(
         trace, config.profile(), config.graph_capacity, config.min_widths
@@ -245,16 +295,32 @@ def _vllm_log(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]]:
     sizes = answers.capture_sizes(trace)
     tables = {"padding": padding, "modes": modes, "sizes": sizes}
     if not len(modes):
-        return ["The log has throughput, but no CUDA-graph statistics."], tables
-    rows = padding.tokens.sum() + padding.padding.sum()
+        has = " and ".join(n for n in ("throughput", "acceptance") if n in trace.tables)
+        if blocks := trace.counts.get("stats_blocks", 0):
+            many = f"{blocks:,} block{'s' * (blocks > 1)} of CUDA-graph statistics"
+            return [
+                f"The log has {has + ' and ' if has else ''}{many} without a readable row."
+            ], tables
+        return [f"The log has {has}, but no CUDA-graph statistics."], tables
+    tokens, filler = (float(padding[c].astype(float).sum()) for c in ("tokens", "padding"))
     eager = float(modes.steps_pct[modes.runtime_mode == "NONE"].sum())
-    unused = sizes["size"][sizes.never_used].tolist()
     words = [
-        f"{100 * padding.padding.sum() / max(rows, 1):.1f} % of all token rows are padding; "
+        f"{100 * filler / max(tokens + filler, 1):.1f} % of all token rows are padding; "
         f"{eager:.1f} % of {int(modes.steps.sum()):,} steps ran eager.",
-        f"Captured sizes never used: {', '.join(map(str, unused)) or 'none'}.",
+        f"Captured sizes never used: {_unused(sizes)}.",
     ]
     return words, tables
+
+
+def _unused(sizes: pd.DataFrame) -> str:
+    """List the sizes never used, by engine where there are several."""
+    words = []
+    for engine, mine in sizes[sizes.never_used].groupby("engine"):
+        some = [str(size) for size in mine["size"][:_LISTED]]
+        more = f" and {len(mine) - _LISTED} more" if len(mine) > _LISTED else ""
+        name = f"{plain(engine)}: " if sizes.engine.nunique() > 1 else ""
+        words.append(f"{name}{', '.join(some)}{more}")
+    return "; ".join(words) or "none"
 
 
 def _bench(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]]:

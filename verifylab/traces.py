@@ -50,6 +50,7 @@ _READERS: dict[str, Callable[[str | Path], Trace]] = {
     _step.FORMAT: _read_step.read_step_trace,
 }
 _LOGS = {_engine.FORMAT: _engine.NEEDLES, _vllm.FORMAT: _vllm.NEEDLES}
+_READABLE = {_engine.FORMAT: _engine.readable, _vllm.FORMAT: _vllm.readable}
 #: A trace that is an array of events, by its beginning.
 _EVENTS = re.compile(rb'[\s\xef\xbb\xbf]*\[\s*\{[^{}]{0,4096}"ph"')
 #: Names that tell JSON formats apart, in the order in which they are tried.
@@ -94,7 +95,7 @@ def _detect(path: Path) -> tuple[str, str]:
     looks_json = start.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
     if looks_json and _EVENTS.match(start):
         return _chrome.FORMAT, ""
-    found = dict.fromkeys(_LOGS, 0)
+    doubtful = ""
     carry = b""
     for block in blocks(path, Notes()):
         data = carry + block
@@ -103,14 +104,19 @@ def _detect(path: Path) -> tuple[str, str]:
                 # A search for the bare word is fast, and settles most blocks.
                 if word in data and re.search(rb"(?<!\\)" + word + rb"\s*:", data):
                     return name, ""
-        for name, needles in _LOGS.items():
-            found[name] += sum(data.count(needle) for needle in needles)
+        # A needle may stand in any text: a message that can be read tells the format.
+        needles = {n: sum(map(data.count, some)) for n, some in _LOGS.items()}
+        found = {n: _READABLE[n](data) for n, count in needles.items() if count}
         if any(found.values()):
             chosen = max(found, key=lambda name: found[name])
             others = [FORMATS[n] for n, count in found.items() if count and n != chosen]
             also = f"has messages of another format too ({', '.join(others)}): not read here"
             return chosen, also if others else ""
+        if found and not doubtful:
+            doubtful = max(found, key=lambda name: needles[name])
         carry = data[-_OVERLAP:]
+    if doubtful:
+        return doubtful, ""
     what = "JSON or text" if looks_json else "text" if _is_text(start) else "binary data"
     raise TraceError(
         f"{path.name} is {what} of no known format; known are: {', '.join(FORMATS.values())}"
