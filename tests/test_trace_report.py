@@ -89,6 +89,7 @@ def test_files_with_hardly_anything_in_them(tmp_path) -> None:
         "batched-verify graphs [200 steps, last n=4]: replay=200",
         "MTP accept n=4 p1=0.7",
         "CUDAGraph Stats:",
+        "CUDAGraph Stats:\n| 1 | 2 | 1 | FULL | 3 |",
         "Avg generation throughput: 1.0 tokens/s",
         "Captured CUDA graph for batched verify (n=1, key=None)",
         capture_line(list(range(128)), [2] * 128),

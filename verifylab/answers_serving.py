@@ -53,7 +53,8 @@ def capture_sizes(trace: Trace) -> pd.DataFrame:
         for size in sizes:
             steps = int(used.get(size, 0))
             rows.append({"engine": engine, "size": size, "steps": steps, "never_used": not steps})
-    return pd.DataFrame(rows, columns=["engine", "size", "steps", "never_used"])
+    table = pd.DataFrame(rows, columns=["engine", "size", "steps", "never_used"])
+    return table.astype({"size": int, "steps": int, "never_used": bool})
 
 
 def throughput(trace: Trace) -> pd.DataFrame:
