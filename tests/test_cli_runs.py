@@ -1,5 +1,7 @@
 """Stored runs: listed, read into one table, compared, reported, thrown away."""
 
+import datetime
+import decimal
 import json
 import re
 import subprocess
@@ -266,6 +268,66 @@ def test_an_interval_that_reaches_zero_is_no_change_and_zero_has_no_percentage()
     assert lower_is_better("step_ms") and not lower_is_better("tok_s")
     with pytest.raises(ValueError, match="name what to compare with --metric"):
         compare_results(store.load("runs/a"), store.load("runs/c"))
+
+
+def two(a: dict, b: dict, **more):
+    put("a", "r", a, {})
+    put("b", "r", b, {})
+    return compare_results(store.load("runs/a"), store.load("runs/b"), **more)
+
+
+def test_one_zero_among_replicates_does_not_make_noise_a_regression():
+    seeds = range(5)
+    a = {"seed": seeds, "tok_s": [0.0, 100, 100, 100, 100]}
+    noise = {"seed": seeds, "tok_s": [0.0, 99.99, 100.01, 99.99, 100]}
+    (delta,) = two(a, noise).deltas
+    assert delta.kind == "NO CHANGE" and delta.delta_pct == pytest.approx(-0.0025)
+    (delta,) = two(a, {"seed": seeds, "tok_s": [0.0, 90, 91, 90, 89]}, threshold_pct=0.1).deltas
+    assert delta.kind == "REGRESSION" and delta.low_pct < delta.delta_pct < delta.high_pct < 0
+    (delta,) = two({"seed": [0, 1], "tok_s": [0.0, 0]}, {"seed": [0, 1], "tok_s": [1.0, -2]}).deltas
+    assert (delta.kind, delta.delta_pct) == ("NO CHANGE", None)
+    (delta,) = two({"tok_s": [1e-300]}, {"tok_s": [1e60]}).deltas
+    assert (delta.kind, delta.delta_pct) == ("GAIN", None)
+
+
+def test_what_is_no_finite_number_is_left_out_and_never_no_change():
+    infinite = float("inf")
+    found = two({"n": [1, 2], "tok_s": [infinite, 1]}, {"n": [1, 2], "tok_s": [5.0, 1]})
+    assert [(d.kind, d.where) for d in found.deltas] == [
+        ("NO CHANGE", {"n": 2}),
+        ("NEW", {"n": 1}),
+    ]
+    assert found.left_out == ["A: tok_s of a/r is inf"]
+    assert [row["class"] for row in lines("compare", "a", "b")] == ["NO CHANGE", "NEW"]
+    (delta,) = two(
+        {"seed": [0, 1, 2], "tok_s": [3.0, 3, 3]},
+        {"seed": [0, 1, 2], "tok_s": [3, -infinite, 1e99]},
+    ).deltas
+    assert (delta.kind, delta.n) == ("NO CHANGE", 1)
+    put("b", "r", {"tok_s": [infinite]}, {})
+    put("a", "r", {"tok_s": [infinite]}, {})
+    assert "neither side has a finite number in tok_s" in refused("compare", "a", "b")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.to_datetime(["2024-01-01", "2024-01-02"]),
+        pd.to_timedelta([1, 2]),
+        [datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)],
+        [decimal.Decimal(1), decimal.Decimal(2)],
+        [b"a", b"\xff"],
+        [[1], [1, float("inf")]],
+        [{"a": 1, "b": [b"x"]}, {"a": 2, "b": None}],
+        pd.Categorical(["a", "b"]),
+        pd.period_range("2024-01", periods=2, freq="M"),
+    ],
+)
+def test_rows_are_told_apart_by_values_of_every_kind(values):
+    a, b = {"day": values, "tok_s": [1.0, 2.0]}, {"day": values, "tok_s": [1.0, 1.0]}
+    assert [delta.kind for delta in two(a, b).deltas] == ["NO CHANGE", "REGRESSION"]
+    assert [list(row["where"]) for row in lines("compare", "a", "b")] == [["day"]] * 2
+    assert invoke("compare", "a", "b").exit_code == 1 and invoke("report", "a").exit_code == 0
 
 
 def test_compare_exits_1_on_a_regression_only():
