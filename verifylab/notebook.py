@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,8 @@ def read_notebook(path: Path) -> Notebook:
         When the file is missing, no notebook of format 4, or has no readable cell tagged
         ``parameters``.
     """
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device would never end
+        raise NotebookError(f"notebook {shown(path)} is no file")
     try:
         body = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
