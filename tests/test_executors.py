@@ -165,6 +165,35 @@ def test_a_bug_in_a_run_does_not_leave_the_sweep_waiting(monkeypatch):
     assert outcome.record.error == "verifylab's own RuntimeError: ours"
 
 
+def test_a_run_is_not_stored_as_the_result_of_what_it_was_not(fake, monkeypatch):
+    Path("n.ipynb").write_bytes((NOTEBOOKS / "ok.ipynb").read_bytes())
+    Path("a").write_text("1")
+    text = '[axes]\ncount = [1, 2]\n[parameters]\nlabel = "a"\n'
+    read = grid(text, Path("n.ipynb").absolute())
+    before, given = Path("n.ipynb").read_bytes(), []
+
+    def perform(task, *more):
+        given.append(task.source)
+        return fake(task, *more)
+
+    def starting(row, number):
+        Path("n.ipynb").write_text("{}")
+        Path("a").write_text(str(min(number, 2)))
+
+    monkeypatch.setattr(executors, "perform", perform)
+    done = list(run_sweep(read, on_start=starting))
+    assert given == [before] * 2
+    assert [o.record.status for o in done] == ["ok", "failed"]
+    assert done[1].record.error == "a file that its parameters name changed while it ran"
+    Path("a").write_text("1")
+    monkeypatch.setattr("verifylab.sweep.library_now", lambda: "another")
+    done = list(run_sweep(read, force=True))
+    assert [o.record.status for o in done] == ["failed"] * 2
+    assert "the library changed while it ran" in done[0].record.error
+    # The good result of before is kept.
+    assert done[0].folder.name.endswith(".failed")
+
+
 # Repeats.
 
 
@@ -231,7 +260,7 @@ def test_gpus_are_what_nvidia_smi_says(monkeypatch, tmp_path):
 
     seen = {}
 
-    def execute(notebook, parameters, folder, limits, *, variables, stop):
+    def execute(notebook, parameters, folder, limits, *, source, variables, stop):
         seen.update(variables)
         (folder / "result.parquet").write_bytes(b"PAR1 PAR1")
         return Ending("ok")

@@ -153,3 +153,15 @@ def test_repeats_cannot_count_on_from_what_only_the_cell_knows(tmp_path, cell, n
     with (tmp_path / "g.toml").open("a") as file:
         file.write(f"[parameters]\n{name} = 7\n")
     assert [row.parameters[name] for row in read_grid(tmp_path / "g.toml").rows][0] == 7
+
+
+def test_a_message_that_is_not_unicode_keeps_the_rest_of_its_text():
+    from verifylab._kernel_json import pack
+    from verifylab.sweep import _one_line
+
+    assert json.loads(pack({"evalue": "\ud800 bad", "ename": "E"})) == {
+        "evalue": "? bad",
+        "ename": "E",
+    }
+    assert json.loads(pack({"evalue": "fine \u00fc"})) == {"evalue": "fine \u00fc"}
+    assert _one_line("\ud800\n bad") == "\\ud800 bad"

@@ -130,7 +130,6 @@ class DaskExecutor:
     def _submit(self, task: Task, topic: str, automatic: str) -> Any:
         parcel = Parcel(
             task=replace(task, parameters=_settled(task, automatic)),
-            source=task.notebook.read_bytes(),
             library=library_hash(),
             topic=topic,
         )

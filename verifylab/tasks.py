@@ -31,6 +31,8 @@ class Task:
     name : str
         Of the run.
     notebook : Path
+    source : bytes
+        The notebook's content: this is run, whatever becomes of the file meanwhile.
     parameters : dict
         What the grid sets; given to the notebook.
     all_parameters : dict
@@ -45,6 +47,7 @@ class Task:
     number: int
     name: str
     notebook: Path
+    source: bytes
     parameters: dict[str, Any]
     all_parameters: dict[str, Any]
     limits: Limits
@@ -114,7 +117,13 @@ def perform(task: Task, folder: Path, gpu: str | None = None, stop: Stop | None 
     variables = {_VISIBLE: gpu} if gpu else {}
     try:
         ending = execute(
-            task.notebook, task.parameters, folder, task.limits, variables=variables, stop=stop
+            task.notebook,
+            task.parameters,
+            folder,
+            task.limits,
+            source=task.source,
+            variables=variables,
+            stop=stop,
         )
         if ending.status == "ok" and (problem := result_problem(folder)):
             reason = f"the notebook ended well, but its folder {OUT!r} has {problem}"
