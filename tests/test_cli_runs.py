@@ -1,6 +1,9 @@
 """Stored runs: listed, read into one table, compared, reported, thrown away."""
 
+import datetime
+import decimal
 import json
+import os
 import re
 import subprocess
 import sys
@@ -10,6 +13,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
@@ -117,14 +122,17 @@ def test_runs_are_filtered_and_shown():
     ]
     assert [row["run"] for row in lines("runs", "--where", "label=x y")] == ["b"]
     (row,) = lines("runs", "s/ok", "--show")
+    assert row["headline"] == "all about <ok> & more"
     assert row["provenance"]["commit"] == "c" * 40 and row["data"] == "runs/s/ok/result.parquet"
     assert row["figures"] == ["runs/s/ok/figures/f.png", "runs/s/ok/figures/f.svg"]
     text = invoke("runs", "s/ok", "--show").stdout
+    assert "headline            all about <ok> & more" in text
     assert text.startswith("s/ok: ok\n") and "commit" in text and "ratio" in text
     assert "neither in runs nor here" in refused("runs", "nowhere")
     assert "--status must be one of ok, failed" in refused("runs", "--status", "fine")
     assert "--where must be like ratio=0.5, got 'ratio'" in refused("runs", "--where", "ratio")
     assert "no stored run like this" in invoke("runs", "--where", "ratio=7").stderr
+    assert "no stored run like this" in invoke("runs", "--where", f"x={'[' * 100_000}").stderr
     assert lines("runs", "--out", "empty") == []
 
 
@@ -191,6 +199,100 @@ def test_what_was_changed_by_hand_is_corrupt():
         assert found.status == "corrupt" and why in found.error
     (folder / "status.json").unlink()
     assert scan(folder.parent)[0].error == "no status.json"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"checksums": {"a\0": {"bytes": 1, "sha256": ""}}},
+        {"checksums": {"\ud800": {"bytes": 1, "sha256": ""}}},
+        {"checksums": {"../s/b/status.json": {"bytes": 1, "sha256": ""}}},
+        {"checksums": {"result.parquet": []}},
+        {"seconds": 10**400},
+        {"seconds": -1},
+        {"repeat": True},
+        {"repeat": 10**400},
+        {"notes": [1]},
+        {"error": "\ud800"},
+        {"started": "\ud800"},
+    ],
+)
+def test_a_record_edited_by_hand_is_corrupt_and_hides_no_other_run(changed):
+    put("s", "b", {"tok_s": [1.0]}, {"ratio": 0.5})
+    edit(put("s", "a", {"tok_s": [1.0]}, {"ratio": 0.5}), **changed)
+    assert_one_is_corrupt()
+
+
+def assert_one_is_corrupt() -> None:
+    for more in ([], ["--show"]):
+        assert [row["status"] for row in lines("runs", *more)] == ["corrupt", "ok"]
+        assert invoke("runs", *more).exit_code == 0
+    assert store.load("runs").status.tolist() == ["corrupt", "ok"]
+    assert lines("report", "s") and lines("compare", "s", "s") and lines("gc")
+
+
+@pytest.mark.parametrize(
+    "text", ["NaN", "1e999", '"\\ud800"', "[" * 400 + "]" * 400, "[" * 9999 + "]" * 9999]
+)
+@pytest.mark.parametrize("name", ["params.json", "provenance.json", "status.json"])
+def test_json_that_cannot_be_shown_again_is_damage(name, text):
+    put("s", "b", {"tok_s": [1.0]}, {"ratio": 0.5})
+    folder = put("s", "a", {"tok_s": [1.0]}, {"ratio": 0.5})
+    body = json.loads((folder / name).read_text())
+    edit(folder, checksums={})
+    inside = body["parameters"] if name == "params.json" else body
+    inside["seconds"] = "HERE"
+    (folder / name).write_text(json.dumps(body).replace('"HERE"', text))
+    (found,) = scan(folder, deep=True)
+    assert (found.status, found.error) == ("corrupt", f"a {name} that is not JSON")
+    if name != "provenance.json":  # a list does not open it
+        assert_one_is_corrupt()
+    assert "1 corrupt" in report.render("runs/s")
+    assert invoke("runs", "--show").exit_code == invoke("report", "s").exit_code == 0
+
+
+def test_a_notebook_in_nobodys_home_folder_is_one_that_is_not_found():
+    put("s", "a", {"tok_s": [1.0]}, {}, notebook="~nobody/x", notebook_source="of old")
+    Path("fifo").mkdir()
+    os.mkfifo("fifo/x")
+    put("s", "b", {"tok_s": [1.0]}, {}, notebook="fifo/x", notebook_source="of old")
+    assert [row["status"] for row in lines("runs")] == ["ok", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        (pa.array([2**30, 2], pa.date32()), "year 2941775 is out of range"),
+        (pa.array([1, 2], pa.timestamp("us", "Mars/Olympus")), "zone"),
+        (pa.array([b"\xff", b"a"]).view(pa.string()), "UTF8"),
+    ],
+)
+def test_values_that_pandas_cannot_hold_make_that_run_corrupt(column, told):
+    put("s", "b", {"t": [1], "tok_s": [1.0]}, {})
+    for run, values in (("a", column), ("c", column.take([1, 1]))):
+        folder = put("s", run, {}, {})
+        pq.write_table(pa.table({"t": values, "tok_s": [1.0, 2.0]}), folder / "result.parquet")
+        edit(folder, checksums={})
+    frame = store.load("runs")
+    bad = frame[frame.status == "corrupt"]
+    zone = told == "zone"  # no value of that column can be read
+    assert bad.run.tolist() == (["a", "c"] if zone else ["a"])
+    assert bad.error.str.contains(told).all()
+    assert lines("compare", "s", "s") and lines("report", "s")
+
+
+def test_columns_of_one_name_are_told_apart():
+    folder = put("s", "a", {}, {"x": 1})
+    names = ["tok_s", "a", "a", "a.1", "sweep", "result_sweep", "param_x"]
+    table = pa.table([pa.array([n, n + 1]) for n in range(7)], names=names)
+    pq.write_table(table, folder / "result.parquet")
+    edit(folder, checksums={})
+    assert list(store.load("runs").columns[len(COLUMNS) :]) == [
+        *("param_x", "tok_s", "a", "a.2", "a.1", "result_sweep", "result_sweep.1"),
+        "result_param_x",
+    ]
+    assert [row["class"] for row in lines("compare", "s", "s")] == ["NO CHANGE"] * 2
+    assert lines("report", "s")
 
 
 def test_an_older_schema_is_read_and_a_newer_one_refused():
@@ -268,6 +370,66 @@ def test_an_interval_that_reaches_zero_is_no_change_and_zero_has_no_percentage()
         compare_results(store.load("runs/a"), store.load("runs/c"))
 
 
+def two(a: dict, b: dict, **more):
+    put("a", "r", a, {})
+    put("b", "r", b, {})
+    return compare_results(store.load("runs/a"), store.load("runs/b"), **more)
+
+
+def test_one_zero_among_replicates_does_not_make_noise_a_regression():
+    seeds = range(5)
+    a = {"seed": seeds, "tok_s": [0.0, 100, 100, 100, 100]}
+    noise = {"seed": seeds, "tok_s": [0.0, 99.99, 100.01, 99.99, 100]}
+    (delta,) = two(a, noise).deltas
+    assert delta.kind == "NO CHANGE" and delta.delta_pct == pytest.approx(-0.0025)
+    (delta,) = two(a, {"seed": seeds, "tok_s": [0.0, 90, 91, 90, 89]}, threshold_pct=0.1).deltas
+    assert delta.kind == "REGRESSION" and delta.low_pct < delta.delta_pct < delta.high_pct < 0
+    (delta,) = two({"seed": [0, 1], "tok_s": [0.0, 0]}, {"seed": [0, 1], "tok_s": [1.0, -2]}).deltas
+    assert (delta.kind, delta.delta_pct) == ("NO CHANGE", None)
+    (delta,) = two({"tok_s": [1e-300]}, {"tok_s": [1e60]}).deltas
+    assert (delta.kind, delta.delta_pct) == ("GAIN", None)
+
+
+def test_what_is_no_finite_number_is_left_out_and_never_no_change():
+    infinite = float("inf")
+    found = two({"n": [1, 2], "tok_s": [infinite, 1]}, {"n": [1, 2], "tok_s": [5.0, 1]})
+    assert [(d.kind, d.where) for d in found.deltas] == [
+        ("NO CHANGE", {"n": 2}),
+        ("NEW", {"n": 1}),
+    ]
+    assert found.left_out == ["A: tok_s of a/r is inf"]
+    assert [row["class"] for row in lines("compare", "a", "b")] == ["NO CHANGE", "NEW"]
+    (delta,) = two(
+        {"seed": [0, 1, 2], "tok_s": [3.0, 3, 3]},
+        {"seed": [0, 1, 2], "tok_s": [3, -infinite, 1e99]},
+    ).deltas
+    assert (delta.kind, delta.n) == ("NO CHANGE", 1)
+    put("b", "r", {"tok_s": [infinite]}, {})
+    put("a", "r", {"tok_s": [infinite]}, {})
+    assert "neither side has a finite number in tok_s" in refused("compare", "a", "b")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.to_datetime(["2024-01-01", "2024-01-02"]),
+        pd.to_timedelta([1, 2]),
+        [datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)],
+        [decimal.Decimal(1), decimal.Decimal(2)],
+        [b"a", b"\xff"],
+        [[1], [1, float("inf")]],
+        [{"a": 1, "b": [b"x"]}, {"a": 2, "b": None}],
+        pd.Categorical(["a", "b"]),
+        pd.period_range("2024-01", periods=2, freq="M"),
+    ],
+)
+def test_rows_are_told_apart_by_values_of_every_kind(values):
+    a, b = {"day": values, "tok_s": [1.0, 2.0]}, {"day": values, "tok_s": [1.0, 1.0]}
+    assert [delta.kind for delta in two(a, b).deltas] == ["NO CHANGE", "REGRESSION"]
+    assert [list(row["where"]) for row in lines("compare", "a", "b")] == [["day"]] * 2
+    assert invoke("compare", "a", "b").exit_code == 1 and invoke("report", "a").exit_code == 0
+
+
 def test_compare_exits_1_on_a_regression_only():
     frame_of("a", {"x": {"ratio": 0.5}})
     frame_of("b", {"x": {"ratio": 0.5}}, 0.9)
@@ -334,6 +496,50 @@ def test_the_report_is_one_file_that_asks_nobody():
     Path("runs/empty").mkdir()
     assert "has no stored run to report" in refused("report", "empty")
     assert invoke("report", "s", "--output", "r.html").stdout == "wrote r.html\n"
+    Path("r").mkdir()
+    assert refused("report", "s", "--output", "r") == (
+        "error: r is a folder: name a file as --output\n"
+    )
+    assert sorted(path.name for path in Path(".").iterdir()) == ["r", "r.html", "runs"]
+    assert invoke("report", "s", "--output", "new/r.html").exit_code == 0
+    assert "<td>all about &lt;ok&gt; &amp; more</td>" in text  # in the table of all runs
+
+
+def test_the_report_shows_every_column_of_a_result():
+    put(
+        "s",
+        "a",
+        {"tok_s": [1.0, None], "param_budget": [5, 6], "error": ["", "x"], "z": 1},
+        {"x": 1},
+    )
+    text = report.render("runs/s")
+    assert re.search("<th>tok_s</th><th>param_budget</th><th>result_error</th><th>z</th>", text)
+    assert "<td>6</td><td>x</td><td>1</td></tr>" in text
+
+
+def test_the_report_leaves_out_what_is_no_figure_and_says_so():
+    folder = put("s", "a", {"tok_s": [1.0]}, {})
+    figures = folder / "figures"
+    (figures / "dangling.svg").symlink_to("nowhere")
+    (figures / "folder.svg").mkdir()
+    os.mkfifo(figures / "pipe.png")
+    (figures / "device.png").symlink_to("/dev/zero")
+    (folder / "summary.txt").unlink()
+    os.mkfifo(folder / "summary.txt")
+    bad = put("s", "b", None, {}, status="failed", error="no")
+    (bad / "log.txt").unlink()
+    os.mkfifo(bad / "log.txt")
+    assert lines("report", "s")
+    text = Path("runs/s/report.html").read_text()
+    for told in (
+        "dangling.svg: No such file or directory",
+        "folder.svg: Is a directory",
+        "pipe.png: is no file",
+        "device.png: is no file",
+    ):
+        assert f"<p class=error>left out: figures/{told}</p>" in text
+    assert text.count("<img") == 1
+    assert [row["headline"] for row in lines("runs", "--show")] == [None, None]
 
 
 # gc

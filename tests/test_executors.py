@@ -13,8 +13,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from distributed.client import FutureCancelledError
 
-from verifylab import executors, tasks
+from verifylab import dask_executor, executors, tasks
+from verifylab.dask_executor import DaskExecutor
 from verifylab.executors import LocalExecutor
 from verifylab.gpu_state import gpu_state, gpu_uuids, visible_gpu
 from verifylab.gridfile import read_grid
@@ -165,6 +167,35 @@ def test_a_bug_in_a_run_does_not_leave_the_sweep_waiting(monkeypatch):
     assert outcome.record.error == "verifylab's own RuntimeError: ours"
 
 
+def test_a_run_is_not_stored_as_the_result_of_what_it_was_not(fake, monkeypatch):
+    Path("n.ipynb").write_bytes((NOTEBOOKS / "ok.ipynb").read_bytes())
+    Path("a").write_text("1")
+    text = '[axes]\ncount = [1, 2]\n[parameters]\nlabel = "a"\n'
+    read = grid(text, Path("n.ipynb").absolute())
+    before, given = Path("n.ipynb").read_bytes(), []
+
+    def perform(task, *more):
+        given.append(task.source)
+        return fake(task, *more)
+
+    def starting(row, number):
+        Path("n.ipynb").write_text("{}")
+        Path("a").write_text(str(min(number, 2)))
+
+    monkeypatch.setattr(executors, "perform", perform)
+    done = list(run_sweep(read, on_start=starting))
+    assert given == [before] * 2
+    assert [o.record.status for o in done] == ["ok", "failed"]
+    assert done[1].record.error == "a file that its parameters name changed while it ran"
+    Path("a").write_text("1")
+    monkeypatch.setattr("verifylab.sweep.library_now", lambda: "another")
+    done = list(run_sweep(read, force=True))
+    assert [o.record.status for o in done] == ["failed"] * 2
+    assert "the library changed while it ran" in done[0].record.error
+    # The good result of before is kept.
+    assert done[0].folder.name.endswith(".failed")
+
+
 # Repeats.
 
 
@@ -231,7 +262,7 @@ def test_gpus_are_what_nvidia_smi_says(monkeypatch, tmp_path):
 
     seen = {}
 
-    def execute(notebook, parameters, folder, limits, *, variables, stop):
+    def execute(notebook, parameters, folder, limits, *, source, variables, stop):
         seen.update(variables)
         (folder / "result.parquet").write_bytes(b"PAR1 PAR1")
         return Ending("ok")
@@ -336,6 +367,114 @@ def test_a_run_whose_worker_is_killed_is_done_by_the_other_one(cluster):
         wait_for(lambda: not kernel.is_running() or kernel.status() == psutil.STATUS_ZOMBIE, 20)  # noqa: B023
     (record,) = [read_record(p) for p in Path("other/g").iterdir() if p.name != ".lock"]
     assert (record.status, record.error) == ("interrupted", "interrupted from outside")
+
+
+class FakeFuture:
+    """A future of a cluster: waiting until it is cancelled."""
+
+    def __init__(self):
+        self.reason, self.told = None, []
+
+    def add_done_callback(self, call):
+        self.told.append(call)
+
+    def cancel(self, force=False, reason="unknown"):
+        if self.reason is None:
+            self.reason = reason
+            for call in self.told:
+                call(self)
+
+    def cancelled(self):
+        return self.reason is not None
+
+    def result(self, timeout=None):
+        raise FutureCancelledError("key", self.reason)
+
+    def release(self):
+        pass
+
+
+class FakeClient:
+    """A cluster of one worker that never ends a run; its scheduler's clock is an hour behind."""
+
+    def __init__(self):
+        self.status, self.futures, self.looks = "running", [], 0
+
+    def submit(self, *_, **__):
+        self.futures.append(FakeFuture())
+        return self.futures[-1]
+
+    def get_events(self, topic):
+        self.looks += 1
+        self.happens()
+        return [(time.time() - 3600, self.first)]
+
+    def happens(self):
+        pass
+
+    def scheduler_info(self, n_workers):
+        return {"workers": {}}
+
+    def cancel(self, futures, force=False):
+        assert self.status == "running"
+
+
+def on_a_fake_cluster(happens, text=""):
+    client = FakeClient()
+    client.happens = lambda: happens(client)
+    read = grid(f"{text}[axes]\ncount = [1, 2]\n")
+    client.first = read.rows[0].name
+    executor = DaskExecutor.__new__(DaskExecutor)
+    executor._client = client
+    done = list(run_sweep(read, executor=executor))
+    return client, [(o.record.status, o.record.error) for o in done]
+
+
+def test_a_lost_scheduler_interrupts_the_run_at_hand():
+    def lost(client):
+        if client.looks == 2:
+            client.status = "connecting"
+            for future in client.futures:
+                future.cancel(reason="scheduler-connection-lost")
+
+    ended = [("interrupted", "the scheduler was lost")]
+    assert on_a_fake_cluster(lost)[1] == ended
+    assert len(list(Path("runs/g").glob("count*"))) == 1  # the other one never started
+
+    def found_again(client):
+        lost(client)
+        client.status = "running"
+
+    assert on_a_fake_cluster(found_again)[1] == ended
+
+    def unreachable(client):
+        raise OSError("Timed out trying to connect")
+
+    assert on_a_fake_cluster(unreachable)[1] == ended
+
+
+def test_what_the_cluster_cancels_is_no_timeout_and_its_clock_is_not_ours(monkeypatch):
+    def restarted(client):
+        if client.looks == 3:
+            for future in client.futures:
+                future.cancel(reason="scheduler-restart")
+
+    client, ended = on_a_fake_cluster(restarted, "timeout_s = 60\n")
+    assert ended == [("interrupted", "the cluster cancelled it")] * 2
+
+    # A run that its worker never ends is given up, and only that one.
+    monkeypatch.setattr(dask_executor, "_GRACE_S", 0.0)
+
+    def restarted_later(client):
+        if client.futures[0].reason:
+            client.futures[1].cancel(reason="scheduler-restart")
+
+    client, ended = on_a_fake_cluster(restarted_later, "timeout_s = 1.2\n")
+    assert client.looks >= 3
+    assert ended == [
+        ("timeout", "took longer than timeout_s = 1.2, and its worker did not end it"),
+        ("interrupted", "the cluster cancelled it"),
+    ]
 
 
 def test_no_scheduler_is_one_sentence():

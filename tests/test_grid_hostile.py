@@ -34,7 +34,14 @@ def test_a_device_or_a_pipe_is_never_read(tmp_path):
     assert list(_named_files(tmp_path, given)) == ["c"]
 
 
-@pytest.mark.parametrize("value", ["10 * 200", "b'a'", "{1}", "...", "1e999"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("10 * 200", "b'a'", "{1}", "...", "1e999", "[1e999]"),
+        *("{1: 2, 'a': 3}", "{None: 2, 'a': 3}", "{1: 2}", "[{(1,): 2}]"),
+        *("'\\ud800'", "{'\\ud800': 1}", "0x" + "f" * 6000),
+    ],
+)
 def test_a_default_that_cannot_be_stored_is_left_to_its_cell(tmp_path, value):
     stored(tmp_path / "n.ipynb", source=f'steps = {value}  # n\nout = ""  # o\n')
     assert read_notebook(tmp_path / "n.ipynb").defaults["steps"] is UNKNOWN
@@ -91,3 +98,70 @@ def test_a_record_with_a_number_that_json_lacks_is_damaged(tmp_path):
     (tmp_path / "status.json").write_text('{"schema": 2, "seconds": NaN}')
     record, why = read_status(tmp_path)
     assert record is None and why == "a status.json that is not JSON"
+
+
+DEEP = {
+    "x": "[" * 101 + "]" * 101,
+    "a.b": "[" * 98 + "]" * 98,
+    ".".join(["a"] * 400): "1",
+    ".".join(["b"] * 3000): "1",
+    "c": "[" * 400 + "]" * 400,
+    "d": "{a=" * 400 + "1" + "}" * 400,
+    "e": "[" * 9000 + "]" * 9000,
+}
+
+
+@pytest.mark.parametrize("name", DEEP)
+@pytest.mark.parametrize("table", ["parameters", "axes"])
+def test_a_grid_that_nests_too_deep_is_a_sentence(tmp_path, table, name):
+    stored(tmp_path / "n.ipynb", source='x = None\nout = ""\n')
+    text = f'notebook = "n.ipynb"\n[{table}]\n{name} = {DEEP[name]}\n'
+    (tmp_path / "g.toml").write_text(text)
+    with pytest.raises(GridError, match="has more than 100 levels of lists and tables"):
+        read_grid(tmp_path / "g.toml")
+
+
+def test_what_a_grid_may_nest_a_record_may_hold(tmp_path):
+    from verifylab.strict_json import parse
+
+    stored(tmp_path / "n.ipynb", source=f'x = None\ny = {"[" * 95 + "]" * 95}\nout = ""\n')
+    deep = "[" * 98 + "]" * 98
+    (tmp_path / "g.toml").write_text(f'notebook = "n.ipynb"\n[parameters]\nx = {deep}\n')
+    (row,) = read_grid(tmp_path / "g.toml").rows
+    body = {"schema": 2, "parameters": row.parameters}
+    assert parse(json.dumps(body).encode()) == body and len(row.parameters) == 2
+
+
+@pytest.mark.parametrize(
+    "value", ["-" * 5000 + "1", "-" * 100_000 + "1", "+".join(["1"] * 20_000), "a" + ".b" * 20_000]
+)
+def test_a_parameter_cell_that_nests_too_deep_is_a_sentence(tmp_path, value):
+    stored(tmp_path / "n.ipynb", source=f'x = {value}\nout = ""\n')
+    with pytest.raises(NotebookError, match="is not plain Python: it nests too deep"):
+        read_notebook(tmp_path / "n.ipynb")
+
+
+@pytest.mark.parametrize(
+    ("cell", "name"),
+    [("first_seed = base", "first_seed"), ("first_seed = 0\nseeds = n()", "seeds")],
+)
+def test_repeats_cannot_count_on_from_what_only_the_cell_knows(tmp_path, cell, name):
+    stored(tmp_path / "n.ipynb", source=f'{cell}\nout = ""\n')
+    (tmp_path / "g.toml").write_text('notebook = "n.ipynb"\nrepeats = 3\n')
+    with pytest.raises(GridError, match=f"a whole number as '{name}', and .*: set it in"):
+        read_grid(tmp_path / "g.toml")
+    with (tmp_path / "g.toml").open("a") as file:
+        file.write(f"[parameters]\n{name} = 7\n")
+    assert [row.parameters[name] for row in read_grid(tmp_path / "g.toml").rows][0] == 7
+
+
+def test_a_message_that_is_not_unicode_keeps_the_rest_of_its_text():
+    from verifylab._kernel_json import pack
+    from verifylab.sweep import _one_line
+
+    assert json.loads(pack({"evalue": "\ud800 bad", "ename": "E"})) == {
+        "evalue": "? bad",
+        "ename": "E",
+    }
+    assert json.loads(pack({"evalue": "fine \u00fc"})) == {"evalue": "fine \u00fc"}
+    assert _one_line("\ud800\n bad") == "\\ud800 bad"

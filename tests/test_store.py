@@ -14,7 +14,7 @@ import pytest
 
 from verifylab.gridfile import Row
 from verifylab.notebook import Notebook
-from verifylab.paths import check_writable, shown
+from verifylab.paths import check_writable, shown, unshown
 from verifylab.provenance import checkout, identity, library_hash, provenance
 from verifylab.records import damage
 from verifylab.run_folder import settle
@@ -179,6 +179,12 @@ def test_paths_are_shown_without_the_home_folder(monkeypatch, tmp_path):
     assert shown("a/b") == os.path.join("a", "b")
     assert shown(tmp_path / "someone" / "other") == "~/other"
     assert shown("/elsewhere") == "/elsewhere"
+    assert unshown("~/other") == tmp_path / "someone" / "other"
+    assert unshown("~nobody/x") == Path("~nobody/x")  # a folder of that name, seen from beside it
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+    assert unshown("~/other") == Path("~/other") and shown("a") == "a"
+    assert shown("\udcff") == "\\udcff"
 
 
 # Identity and provenance.

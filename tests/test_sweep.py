@@ -300,8 +300,14 @@ def test_a_fault_is_that_runs_result_and_the_others_go_on():
     assert "(last time died): label = 'exit'" in listed.stdout
 
 
-def test_an_error_of_several_lines_becomes_one():
-    (outcome,) = run_sweep(grid(notebook="raises"))
+def test_what_was_read_is_run_and_an_error_of_several_lines_becomes_one(tmp_path):
+    path = tmp_path / "n.ipynb"
+    path.write_bytes((NOTEBOOKS / "raises.ipynb").read_bytes())
+    read = grid('notebook = "n.ipynb"')
+    (outcome,) = run_sweep(read, on_start=lambda row, number: path.write_text("{}"))
+    assert (
+        json.loads(outcome.notebook.read_text())["metadata"]["papermill"]["input_path"] == path.name
+    )
     assert outcome.record.status == "failed"
     assert outcome.record.error == "ValueError: ratio must be right, got 0.5"
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from verifylab.gpu_state import visible_gpu
 from verifylab.isolated import Ending
-from verifylab.provenance import library_hash
+from verifylab.provenance import library_now
 from verifylab.tasks import Finished, Task, failure, perform
 
 __all__ = ["Parcel", "perform_parcel"]
@@ -26,7 +26,6 @@ class Parcel:
     """A task on its way to a worker, with what the worker may not have."""
 
     task: Task
-    source: bytes
     library: str
     topic: str
 
@@ -53,20 +52,23 @@ def perform_parcel(parcel: Parcel) -> tuple[Finished, dict[str, bytes], str]:
 
     worker, task = get_worker(), parcel.task
     worker.log_event(parcel.topic, task.name)
-    if library_hash() != parcel.library:
+    if (ours := library_now()) != parcel.library:
         ending = Ending(
             "failed",
-            f"the worker's verifylab ({library_hash()[:8]}) is not the sweep's "
-            f"({parcel.library[:8]}): install the same one",
+            f"the worker's verifylab ({ours[:8]}) is not the sweep's ({parcel.library[:8]}): "
+            "install the same one",
         )
         return failure(task, ending), {}, "-"
     with tempfile.TemporaryDirectory(prefix="verifylab-") as scratch:
-        notebook = _placed(task.notebook, parcel.source, Path(scratch))
+        notebook = _placed(task.notebook, task.source, Path(scratch))
         folder = Path(scratch) / f".part-{task.name}-{secrets.token_hex(6)}"
         (folder / "figures").mkdir(parents=True)
         stop = _Cancelled(worker, worker.get_current_task())
         gpu = visible_gpu() if task.gpu else None
         finished = perform(replace(task, notebook=notebook), folder, gpu, stop)
+        if finished.ending.status == "ok" and library_now() != parcel.library:
+            ending = Ending("failed", "the worker's library changed while it ran")
+            finished = replace(finished, ending=ending)
         files = {
             path.relative_to(folder).as_posix(): path.read_bytes()
             for path in sorted(folder.rglob("*"))

@@ -1,8 +1,9 @@
 """One notebook, run by papermill in this process: what `verifylab.sweep` starts for each run.
 
-``python -m verifylab._run_notebook JOB.json FD``. The job names the notebook, where to save the
-executed one, its parameters and where to write the outcome. FD is the read end of a pipe whose
-other end the sweep holds: when that closes, the sweep is gone, and so must this run be.
+``python -m verifylab._run_notebook JOB.json FD``. The job names the notebook, a copy of it that
+is run, where to save the executed one, its parameters and where to write the outcome. FD is the
+read end of a pipe whose other end the sweep holds: when that closes, the sweep is gone, and so must
+this run be.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def main(job_path: str, fd: str) -> None:
     _first_to_go()
     adopt_orphans()
     job = json.loads(Path(job_path).read_text(encoding="utf-8"))
-    status, error = run(job["notebook"], job["executed"], job["parameters"])
+    status, error = run(job["source"], job["notebook"], job["executed"], job["parameters"])
     kill_run(
         os.environ[TOKEN_VARIABLE]
     )  # before this process ends, and its orphans become nobody's
@@ -39,8 +40,10 @@ def main(job_path: str, fd: str) -> None:
     aside.rename(outcome)
 
 
-def run(notebook: str, executed: str, parameters: dict[str, Any]) -> tuple[str, str]:
+def run(source: str, notebook: str, executed: str, parameters: dict[str, Any]) -> tuple[str, str]:
     """Run papermill; return a status and, unless it is ``ok``, one line about the error.
+
+    The executed notebook says that it is `notebook`, whatever copy of it is run.
 
     The saved notebook is never asked: after a kernel's death it says that every cell completed.
     """
@@ -48,7 +51,10 @@ def run(notebook: str, executed: str, parameters: dict[str, Any]) -> tuple[str, 
         sys.modules.setdefault(name, None)  # type: ignore[arg-type]
     import papermill
     from nbclient.exceptions import DeadKernelError
+    from papermill import execute, iorw
 
+    # It reads the copy, and notes where the notebook itself lies.
+    execute.load_notebook_node = lambda path: iorw.load_notebook_node(source)
     try:
         papermill.execute_notebook(
             _literal(notebook),

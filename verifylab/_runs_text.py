@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from verifylab.paths import shown
+from verifylab.run_files import headline
 
 if TYPE_CHECKING:
     from verifylab.comparing import Delta
@@ -15,22 +16,12 @@ if TYPE_CHECKING:
 __all__ = [
     "delta_object",
     "delta_row",
-    "origin_of",
     "run_details",
     "run_object",
     "run_text",
 ]
 
 _FILES = {"data": "result.parquet", "notebook": "notebook.ipynb"}
-
-
-def origin_of(run: Stored) -> dict[str, Any]:
-    """Read a run's provenance, empty where it cannot be read."""
-    try:
-        body = json.loads((run.folder / "provenance.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return body if isinstance(body, dict) else {}
 
 
 def run_object(run: Stored) -> dict[str, Any]:
@@ -53,8 +44,11 @@ def run_object(run: Stored) -> dict[str, Any]:
 
 def run_details(run: Stored) -> dict[str, Any]:
     """Return what ``runs --show --json`` says more about a run."""
+    from verifylab.loading import origin_of
+
     files = {name: run.folder / file for name, file in _FILES.items()}
     return {
+        "headline": headline(run.folder) or None,
         "provenance": origin_of(run),
         "notes": list(run.record.notes) if run.record else [],
         "figures": [shown(path) for path in sorted((run.folder / "figures").glob("*"))],

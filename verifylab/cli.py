@@ -193,9 +193,9 @@ def sweep(
                 progress.echo(outcome.summary.rstrip() + "\n")
     if not as_json and not quiet:
         click.echo("\n\n".join(map(_cli_text.written, done)))
-    if len(done) < len(grid.rows) or any(o.record.status == "interrupted" for o in done):
-        return INTERRUPTED
-    return 0 if all(outcome.ok for outcome in done) else FAILED
+    if len(done) == len(grid.rows) and all(outcome.ok for outcome in done):
+        return 0
+    return INTERRUPTED if stop.is_set() else FAILED
 
 
 @main.command()

@@ -14,7 +14,6 @@ from verifylab._console import FAILED, json_line, table
 from verifylab._runs_text import (
     delta_object,
     delta_row,
-    origin_of,
     run_details,
     run_object,
     run_text,
@@ -52,7 +51,8 @@ def runs(
     sizes, --show at checksums).
 
     JSON keys: sweep, run, status, seconds, started, ended, repeat, attempts, parameters, error,
-    folder; with --show also provenance, notes, figures, data, notebook.
+    folder; with --show also headline (the summary's first line), provenance, notes, figures, data,
+    notebook.
     """
     from verifylab.loading import scan
 
@@ -215,7 +215,7 @@ def _side(name: str, out: str) -> Any:
 
 
 def _of_commit(name: str, out: str) -> list[Path]:
-    from verifylab.loading import scan
+    from verifylab.loading import origin_of, scan
 
     if len(name) < 7 or not Path(out).is_dir():
         return []
@@ -248,6 +248,6 @@ def _has(parameters: dict[str, Any], name: str, value: str) -> bool:
         return False
     try:
         wanted = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         wanted = value
     return parameters[name] == wanted or parameters[name] == value

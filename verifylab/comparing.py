@@ -29,6 +29,9 @@ CLASSES = ("REGRESSION", "GAIN", "NO CHANGE", "NEW", "MISSING")
 _METRICS = ("tok_s", "step_ms", "total_ms")
 #: Columns that only number replicates, and those that say nothing about what was measured.
 _REPLICATES, _STAMPS = ("seed",), ("date", "time", "machine", "seeds", "commit")
+#: A number beyond is taken for infinite, and one this near to 0 for nothing to take percents of:
+#: between them no percentage and no variance overflows.
+_LARGEST, _NOTHING = 1e70, 1e-70
 _LOWER = ("_ms", "_us", "_ns", "_bytes", "_mib", "_mb", "seconds", "captures", "capture_fraction")
 _LOWER_TOO = ("launches_per_layer", "keys_seen", "nodes")
 
@@ -48,6 +51,7 @@ class Delta:
         Means over the replicates; None where a side has none.
     delta_pct, low_pct, high_pct : float or None
         Mean of the paired deltas in percent of `a`, with its interval; None where there is none.
+        Where one of the replicates of `a` is 0, in percent of their mean size.
     n : int
         Replicates, pairs of them where both sides have some.
     """
@@ -73,7 +77,7 @@ class Comparison:
     differing : dict of str to (object, object)
         Parameters in which the sets differ as a whole: what is compared.
     left_out : list of str
-        Runs of either set that have no result, with their status.
+        Runs of either set that have no result, with their status, and values that are no number.
     """
 
     deltas: list[Delta]
@@ -102,7 +106,8 @@ def compare_results(
     metrics : sequence of str
         Columns to compare; default: the first of tok_s, step_ms, total_ms that both have.
     threshold_pct : float
-        A smaller delta is NO CHANGE, and so is one whose interval reaches 0.
+        A smaller delta is NO CHANGE, and so is one whose interval reaches 0. Where all of `a` is
+        0 there is no percentage: only the interval counts.
     lower : iterable of str
         Metrics of which less is better, beside those that `lower_is_better` knows.
 
@@ -129,11 +134,15 @@ def compare_results(
     deltas = []
     for metric in metrics:
         better = -1 if lower_is_better(metric) or metric in set(lower) else 1
+        for side, frame in (("A", a), ("B", b)):
+            left_out += _without_number(frame, side, metric)
         left, right = (_keyed(frame, names, by, metric) for frame in (a, b))
         for key in dict.fromkeys((*left, *right)):
             where = json.loads(key)
             pair = left.get(key, {}), right.get(key, {})
             deltas.append(_delta(metric, where, *pair, threshold_pct, better))
+    if not deltas:
+        raise ValueError(f"neither side has a finite number in {' or '.join(metrics)}")
     _thin(deltas)
     return Comparison(deltas, {n[6:]: v for n, v in differing.items()}, left_out)
 
@@ -142,6 +151,16 @@ def _without_result(frame: pd.DataFrame, side: str) -> list[str]:
     bad = frame[~frame.status.isin(("ok", "stale"))]
     rows = zip(bad.sweep, bad.run, bad.status, strict=True)
     return [f"{side}: {sweep}/{run} is {status}" for sweep, run, status in rows]
+
+
+def _without_number(frame: pd.DataFrame, side: str, metric: str) -> list[str]:
+    values = [_plain(value) for value in frame[metric].tolist()]
+    rows = dict.fromkeys(
+        (sweep, run, value)
+        for sweep, run, value in zip(frame.sweep, frame.run, values, strict=True)
+        if value is not None and not _is_number(value)
+    )
+    return [f"{side}: {metric} of {sweep}/{run} is {value}" for sweep, run, value in rows]
 
 
 def _default(a: pd.DataFrame, b: pd.DataFrame) -> list[str]:
@@ -176,11 +195,13 @@ def _by(a: pd.DataFrame, b: pd.DataFrame, names: list[str], metrics: list[str]) 
     ]  # fmt: skip
     run = ["sweep", "run", *(r for r in _REPLICATES if r in a and r in b)]
     by: list[str] = []
-    while True:
-        apart = not any(f.duplicated([*run, *by]).any() for f in (a, b))
-        if apart or not able:
-            return by
+    # As texts: a list or a table cannot be looked up.
+    texts = [pd.DataFrame({n: f[n].map(_text) for n in run}) for f in (a, b)]
+    while able and any(text.duplicated().any() for text in texts):
         by.append(able.pop(0))
+        for text, frame in zip(texts, (a, b), strict=True):
+            text[by[-1]] = frame[by[-1]].map(_text)
+    return by
 
 
 def _keyed(
@@ -192,7 +213,7 @@ def _keyed(
     marks = [frame["repeat"].tolist(), *(frame[r].tolist() for r in _REPLICATES if r in frame)]
     seen: dict[tuple[Any, ...], int] = {}
     for at, value in enumerate(frame[metric].tolist()):
-        if _plain(value) is None:
+        if not _is_number(_plain(value)):
             continue
         where = {n.removeprefix("param_"): _plain(c[at]) for n, c in columns.items()}
         key = json.dumps(where)
@@ -220,20 +241,20 @@ def _delta(
         return Delta(kind, metric, where, base, other, None, None, None, len(found))
     left, right = (np.array([side[mark] for mark in both]) for side in (a, b))
     means = float(left.mean()), float(right.mean())
-    if (left == 0).any():
-        # No percentage of nothing: only the direction is known.
-        change = float((right - left).mean())
-        kind = "NO CHANGE" if change == 0 else "GAIN" if change * better > 0 else "REGRESSION"
-        delta = 0.0 if change == 0 else None
-        return Delta(kind, metric, where, *means, delta, None, None, len(both))
-    mean, low, high = interval(100.0 * (right - left) / np.abs(left))
+    size = np.abs(left) if left.all() else np.abs(left).mean()
+    share = bool(np.all(size > _NOTHING))
+    mean, low, high = interval(100.0 * (right - left) / size if share else right - left)
     sure = math.isnan(low) or low > 0 or high < 0
     kind = "NO CHANGE"
-    if sure and abs(mean) > threshold_pct:
+    if sure and abs(mean) > (threshold_pct if share else 0):
         kind = "GAIN" if mean * better > 0 else "REGRESSION"
-    if math.isnan(low):
-        return Delta(kind, metric, where, *means, mean, None, None, len(both))
-    return Delta(kind, metric, where, *means, mean, low, high, len(both))
+    percent: tuple[float | None, ...] = (mean, low, high)
+    if not share:
+        percent = (None if mean else 0.0, None, None)
+    elif math.isnan(low):
+        percent = (mean, None, None)
+    delta, least, most = percent
+    return Delta(kind, metric, where, *means, delta, least, most, len(both))
 
 
 def _thin(deltas: list[Delta]) -> None:
@@ -245,10 +266,26 @@ def _thin(deltas: list[Delta]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    value = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
-    missing = value is pd.NA or (isinstance(value, float) and math.isnan(value))
-    return None if missing else value
+    """Return a value of a table as JSON has it, as text where it has none; None where missing."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if value is pd.NA or value is pd.NaT or value != value:
+        return None
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if value is None or isinstance(value, (bool, int, str)) or _is_number(value):
+        return value
+    return str(value)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is finite, and so are the sum and the spread of many like it."""
+    return isinstance(value, (int, float)) and abs(value) <= _LARGEST
 
 
 def _text(value: Any) -> str:
-    return json.dumps(_plain(value), sort_keys=True, default=str)
+    return json.dumps(_plain(value), sort_keys=True)

@@ -4,17 +4,22 @@ The notebook travels with the task and the finished folder comes back as bytes, 
 file system in common with this machine, only the same verifylab. A run on a GPU takes one unit of
 the resource ``GPU`` (``dask worker --resources GPU=1``). Where a worker is lost, the scheduler
 starts its run again on another one, up to its own limit (``allowed-failures``); the run's
-``attempts`` and ``notes`` say so.
+``attempts`` and ``notes`` say so. Where the scheduler is lost, the runs at hand are
+``interrupted``.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import queue
 import secrets
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +29,7 @@ from verifylab._dask_worker import Parcel, perform_parcel
 from verifylab.executors import Ended
 from verifylab.isolated import Ending
 from verifylab.provenance import library_hash
-from verifylab.tasks import Task, failure
+from verifylab.tasks import Finished, Task, failure
 
 __all__ = ["RESOURCE", "DaskExecutor"]
 
@@ -35,6 +40,10 @@ RESOURCE = "GPU"
 _ANSWER_S, _LOOK_S = 5, 0.5
 #: Seconds beyond a run's own time-out after which its worker is taken for hung.
 _GRACE_S = 60.0
+
+
+class _SchedulerLost(Exception):
+    """Nothing more is to be heard of any run."""
 
 
 class DaskExecutor:
@@ -58,6 +67,7 @@ class DaskExecutor:
             raise ValueError(
                 "--dask needs the package distributed: pip install 'verifylab[cluster]'"
             ) from None
+        _quieten()
         where = {"scheduler_file": address} if Path(address).is_file() else {"address": address}
         try:
             self._client = Client(**where, timeout=_ANSWER_S, set_as_default=False)
@@ -100,6 +110,7 @@ class DaskExecutor:
         ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
         waiting: dict[Any, Task] = {}
         starts: dict[str, list[float]] = {}
+        hung = None
         try:
             for task in tasks:
                 future = self._submit(task, topic, automatic)
@@ -111,26 +122,38 @@ class DaskExecutor:
                 future = _next(ended)
                 self._note_starts(topic, starts, waiting.values(), on_start)
                 if future is None:
-                    future = _hung(waiting, starts)
+                    future = hung = _hung(waiting, starts)
                 if future not in waiting:
                     continue
-                task = waiting.pop(future)
-                yield _unpacked(task, begin, future, len(starts.get(task.name, ())))
+                attempts = len(starts.get(waiting[future].name, ()))
+                ended_run = _unpacked(
+                    waiting[future], begin, future, attempts, given_up=future is hung
+                )
+                del waiting[future]
+                yield ended_run
                 future.release()
         except KeyboardInterrupt:
-            self._note_starts(topic, starts, waiting.values(), lambda task: None)
-            self._client.cancel(list(waiting), force=True)
+            with suppress(_SchedulerLost):
+                self._note_starts(topic, starts, waiting.values(), lambda task: None)
+            self._cancel(waiting)
             for task in waiting.values():
                 if task.name in starts:
-                    stopped = failure(task, Ending("interrupted", "interrupted from outside"))
-                    yield task, None, stopped
+                    yield task, None, _interrupted(task, "interrupted from outside")
+        except _SchedulerLost:
+            # Those that never started are as they were; where none did, the first one says why.
+            begun = [task for task in waiting.values() if task.name in starts]
+            for task in begun or list(waiting.values())[:1]:
+                yield task, None, _interrupted(task, "the scheduler was lost")
         finally:
-            self._client.cancel(list(waiting), force=True)
+            self._cancel(waiting)
+
+    def _cancel(self, futures: Iterable[Any]) -> None:
+        if self._client.status == "running":
+            self._client.cancel(list(futures), force=True)
 
     def _submit(self, task: Task, topic: str, automatic: str) -> Any:
         parcel = Parcel(
             task=replace(task, parameters=_settled(task, automatic)),
-            source=task.notebook.read_bytes(),
             library=library_hash(),
             topic=topic,
         )
@@ -150,21 +173,33 @@ class DaskExecutor:
         waiting: Iterable[Task],
         on_start: Callable[[Task], None],
     ) -> None:
-        """Read what the workers told of the runs that they started."""
+        """Read what the workers told of the runs that they started; when, by our own clock."""
         by_name = {task.name: task for task in waiting}
-        told: dict[str, list[float]] = {}
-        for at, name in self._client.get_events(topic):
-            told.setdefault(name, []).append(at)
-        for name, times in told.items():
+        for name, times in Counter(name for _, name in self._events(topic)).items():
             if name not in starts and name in by_name:
                 on_start(by_name[name])
-            starts[name] = times
+            seen = starts.setdefault(name, [])
+            seen += [time.monotonic()] * (times - len(seen))
+
+    def _events(self, topic: str) -> Iterable[tuple[float, str]]:
+        # A client that has lost its scheduler has cancelled all runs, even if it finds it again.
+        if self._client.status == "running":
+            with suppress(OSError, RuntimeError):
+                return self._client.get_events(topic)
+        raise _SchedulerLost
 
     def _workers(self) -> dict[str, Any]:
         return self._client.scheduler_info(n_workers=-1)["workers"]
 
     def _offers_gpu(self) -> bool:
         return any(worker.get("resources", {}).get(RESOURCE) for worker in self._workers().values())
+
+
+def _quieten() -> None:
+    """Keep the client's tracebacks to itself: what becomes of a run is in its record."""
+    for name in ("distributed", *logging.root.manager.loggerDict):
+        if name.split(".")[0] == "distributed":
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 def _settled(task: Task, automatic: str) -> dict[str, Any]:
@@ -183,7 +218,7 @@ def _next(ended: queue.SimpleQueue[Any]) -> Any:
 
 def _hung(waiting: dict[Any, Task], starts: dict[str, list[float]]) -> Any:
     """Give a run up whose worker answers to the scheduler but never ends it."""
-    now = time.time()
+    now = time.monotonic()
     for future, task in waiting.items():
         times = starts.get(task.name)
         if times and now - times[-1] > task.limits.timeout_s + _GRACE_S:
@@ -192,7 +227,13 @@ def _hung(waiting: dict[Any, Task], starts: dict[str, list[float]]) -> Any:
     return None
 
 
-def _unpacked(task: Task, begin: Callable[[str], Path], future: Any, attempts: int) -> Ended:
+def _interrupted(task: Task, why: str) -> Finished:
+    return failure(task, Ending("interrupted", why))
+
+
+def _unpacked(
+    task: Task, begin: Callable[[str], Path], future: Any, attempts: int, *, given_up: bool
+) -> Ended:
     """Take a finished folder into the store."""
     from distributed import KilledWorker
 
@@ -215,12 +256,19 @@ def _unpacked(task: Task, begin: Callable[[str], Path], future: Any, attempts: i
     except KilledWorker:
         ending = Ending("died", f"its worker was lost each time, {attempts} times")
         return task, folder, replace(failure(task, ending), attempts=attempts)
+    except CancelledError as error:
+        if getattr(error, "reason", "") == "scheduler-connection-lost":
+            raise _SchedulerLost from None
+        ending = Ending("interrupted", "the cluster cancelled it")
+        if given_up:
+            limit = f"timeout_s = {task.limits.timeout_s:g}"
+            ending = Ending("timeout", f"took longer than {limit}, and its worker did not end it")
+        return task, folder, replace(failure(task, ending), attempts=attempts)
     except OSError as error:
         ending = Ending("failed", f"OSError: {error.strerror or error}")
         return task, folder, replace(failure(task, ending), attempts=attempts)
     except Exception as error:  # whatever the cluster raises is this run's result
-        status = "timeout" if future.cancelled() else "failed"
-        ending = Ending(status, f"on the cluster: {type(error).__name__}: {error}")
+        ending = Ending("failed", f"on the cluster: {type(error).__name__}: {error}")
         return task, folder, replace(failure(task, ending), attempts=attempts)
     lost = attempts - 1
     notes = (f"run again elsewhere after {lost} lost worker{'s'[: lost > 1]}",) if lost else ()

@@ -37,6 +37,7 @@ from verifylab.grid_rows import KEYS, MAX_RUNS, OUT, GridError, Row, meant, rows
 from verifylab.notebook import Notebook, NotebookError, read_notebook
 from verifylab.paths import shown
 from verifylab.repeats import interleaved
+from verifylab.strict_json import MAX_DEPTH, nests
 
 __all__ = ["DEFAULT_TIMEOUT_S", "MAX_RUNS", "OUT", "Grid", "GridError", "Row", "read_grid"]
 
@@ -153,13 +154,19 @@ def _within_64_bits(value: Any) -> None:
 def _parse(path: Path) -> dict[str, Any]:
     try:
         body = tomllib.loads(path.read_text(encoding="utf-8"))
+        if nests(body):
+            raise RecursionError
         _within_64_bits(body)
         return body
     except FileNotFoundError:
         raise GridError(f"grid file {path} does not exist") from None
     except OSError as error:
         raise GridError(f"grid file {path} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:  # ValueError: also a number too long to read
+    except RecursionError:
+        raise GridError(
+            f"grid file {path} has more than {MAX_DEPTH} levels of lists and tables"
+        ) from None
+    except ValueError as error:  # also a number too long to read
         raise GridError(f"grid file {path} is not TOML: {error}") from None
 
 

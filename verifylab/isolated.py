@@ -60,6 +60,7 @@ def execute(
     folder: Path,
     limits: Limits,
     *,
+    source: bytes | None = None,
     variables: Mapping[str, str] | None = None,
     stop: Stop | None = None,
 ) -> Ending:
@@ -77,6 +78,8 @@ def execute(
         Exists; also gets ``notebook.ipynb`` and the log.
     limits : Limits
         Time, the kernel's start included, and memory.
+    source : bytes, optional
+        The notebook's content, whatever the file holds by now; default: what it holds.
     variables : mapping, optional
         For the environment of its processes.
     stop : Stop, optional
@@ -90,7 +93,7 @@ def execute(
     # The runner ends when this process does, however that comes about: it reads the pipe's end.
     read_end, write_end = os.pipe()
     try:
-        job = _write_job(notebook, parameters, folder, scratch)
+        job = _write_job(notebook, source, parameters, folder, scratch)
         with (folder / LOG).open("wb") as log:
             runner = subprocess.Popen(
                 [sys.executable, "-m", "verifylab._run_notebook", str(job), str(read_end)],
@@ -162,12 +165,17 @@ def _killed_for_memory() -> int:
     return 0
 
 
-def _write_job(notebook: Path, parameters: dict[str, Any], folder: Path, scratch: Path) -> Path:
+def _write_job(
+    notebook: Path, source: bytes | None, parameters: dict[str, Any], folder: Path, scratch: Path
+) -> Path:
     # Relative, so that the executed notebook names no folder of this machine.
     out = os.path.relpath(folder.resolve(), notebook.parent.resolve())
     job = scratch.resolve() / "job.json"
+    copy = job.with_name("source.ipynb")
+    copy.write_bytes(notebook.read_bytes() if source is None else source)
     body = {
         "notebook": notebook.name,
+        "source": str(copy),
         "executed": os.path.join(out, "notebook.ipynb"),
         "parameters": {**parameters, OUT: out},
         "outcome": str(job.with_name("outcome.json")),
@@ -182,8 +190,9 @@ def _environment(scratch: Path, token: str) -> dict[str, str]:
     spec = scratch / "jupyter" / "kernels" / "python3"
     spec.mkdir(parents=True)
     kernel = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    quiet = ["--HistoryManager.enabled=False"]  # no shared history file to wait for
-    body = {"argv": kernel + quiet, "display_name": "Python 3 (ipykernel)", "language": "python"}
+    kernel.append("--HistoryManager.enabled=False")  # no shared history file to wait for
+    kernel.append("--Session.packer=verifylab._kernel_json.pack")
+    body = {"argv": kernel, "display_name": "Python 3 (ipykernel)", "language": "python"}
     (spec / "kernel.json").write_text(json.dumps(body), encoding="utf-8")
     environment = {
         **os.environ,

@@ -6,7 +6,6 @@ Listing opens the JSON records alone; `load` reads and checks the results too.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -14,13 +13,15 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from verifylab.paths import shown
+from verifylab.paths import shown, unshown
 from verifylab.records import NEWER, Record, StoreError, content_of, damage, read_status
+from verifylab.result_tables import converted, read_result, together, unique
+from verifylab.strict_json import parse
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["COLUMNS", "Stored", "freshness", "is_run", "load", "scan"]
+__all__ = ["COLUMNS", "Stored", "freshness", "is_run", "load", "origin_of", "scan"]
 
 #: Columns about the run that `load` puts in front.
 COLUMNS = ("sweep", "run", "status", "repeat", "attempts", "seconds", "started", "error")
@@ -100,7 +101,9 @@ def load(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
         the results; one of these that is called like one of `COLUMNS` becomes ``result_<name>``.
         A run with a result has a row for each of its rows; any other has one row, nothing in the
         result's columns (whole numbers and flags are then of pandas' types that can be missing).
-        A result whose checksum does not hold is left out: ``corrupt``.
+        Of columns of one name in one result, the second becomes ``<name>.1``, and so on.
+        A result whose checksum does not hold, or whose values pandas cannot hold, is left out:
+        ``corrupt``.
 
     Raises
     ------
@@ -114,13 +117,16 @@ def load(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     for stored in scan(paths):
         if NEWER in stored.error:
             raise StoreError(f"{shown(stored.folder)} has {stored.error}: update verifylab")
-        if stored.status in ("ok", "stale"):
-            table, problem = _result(stored)
+        if stored.record and stored.status in ("ok", "stale"):
+            table, problem = read_result(stored.folder, stored.record)
             if problem:
                 stored = replace(stored, status="corrupt", error=problem)
             elif table.num_rows:
                 tables[len(runs)] = table
         runs.append(stored)
+    frames, unfit = converted(tables)
+    for at, problem in unfit.items():
+        runs[at] = replace(runs[at], status="corrupt", error=problem)
     about = pd.DataFrame([_about(stored) for stored in runs], columns=list(COLUMNS))
     names = dict.fromkeys(name for stored in runs for name in stored.parameters)
     parameters = {
@@ -128,10 +134,11 @@ def load(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
         for name in names
     }
     about = pd.concat([about, pd.DataFrame(parameters, about.index)], axis=1)
-    results = _together(tables, gaps=len(tables) < len(runs))
-    if results is None:
+    if not frames:
         return about
-    results = results.rename(columns={n: f"result_{n}" for n in results if n in about})
+    results = together(frames, gaps=len(tables) - len(unfit) < len(runs))
+    renamed = unique(f"result_{n}" if n in about else str(n) for n in results)
+    results.columns = pd.Index(renamed)
     return about.join(results).reset_index(drop=True)
 
 
@@ -145,7 +152,7 @@ def freshness() -> Callable[[Record], bool]:
     @cache
     def source(notebook: str) -> str:
         try:
-            return read_notebook(Path(notebook).expanduser()).source_hash
+            return read_notebook(unshown(notebook)).source_hash
         except NotebookError:  # moved, or seen from another folder: nothing is known
             return ""
 
@@ -194,13 +201,16 @@ def is_run(folder: Path) -> bool:
 def _stored(folder: Path, fresh: Callable[[Record], bool], deep: bool) -> Stored:
     sweep = folder.parent.name or folder.resolve().parent.name
     record, problem = read_status(folder)
+    parameters, digest, unsound = _parameters(folder)
     if record is None:
-        return Stored(sweep, folder.name, folder, "corrupt", problem, None, _parameters(folder)[0])
-    parameters, digest = _parameters(folder)
+        return Stored(sweep, folder.name, folder, "corrupt", problem, None, parameters)
     problem = damage(folder, record, quick=not deep)
     written = record.checksums.get("params.json")
-    if not problem and written and written.get("sha256") != digest:
+    if not problem and written and written["sha256"] != digest:
         problem = "params.json is not as it was written (its checksum differs)"
+    problem = problem or unsound
+    if deep and not problem:
+        problem = _object(folder, "provenance.json")[2]
     status, error = record.status, record.error
     if problem:
         status, error = "corrupt", problem
@@ -209,31 +219,34 @@ def _stored(folder: Path, fresh: Callable[[Record], bool], deep: bool) -> Stored
     return Stored(sweep, folder.name, folder, status, error, record, parameters)
 
 
-def _parameters(folder: Path) -> tuple[dict[str, Any], str]:
-    """Return a run's parameters and the hash of the file that holds them."""
+def origin_of(run: Stored) -> dict[str, Any]:
+    """Read a run's provenance, empty where it cannot be read."""
+    return _object(run.folder, "provenance.json")[0]
+
+
+def _parameters(folder: Path) -> tuple[dict[str, Any], str, str]:
+    """Return a run's parameters, the hash of their file, and what is the matter with it."""
+    body, digest, problem = _object(folder, "params.json")
+    found = body.get("parameters") if body else {}
+    if isinstance(found, dict):
+        return found, digest, problem
+    return {}, digest, "a params.json whose parameters are no object"
+
+
+def _object(folder: Path, name: str) -> tuple[dict[str, Any], str, str]:
+    """Read an object, the hash of its file, and what is the matter with it where it is there."""
+    digest = ""
     try:
-        content = content_of(folder, "params.json")
-        found = json.loads(content)["parameters"]
-    except (OSError, ValueError, RecursionError, KeyError, TypeError):
-        return {}, ""
-    return found if isinstance(found, dict) else {}, hashlib.sha256(content).hexdigest()
-
-
-def _result(stored: Stored) -> tuple[Any, str]:
-    """Read a result once, for its checksum and for its content."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    assert stored.record is not None
-    try:
-        content = content_of(stored.folder, "result.parquet")
-        written = stored.record.checksums.get("result.parquet")
-        if written and hashlib.sha256(content).hexdigest() != written.get("sha256"):
-            return None, "result.parquet is not as it was written (its checksum differs)"
-        table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
-    except (OSError, pa.ArrowException) as error:
-        return None, f"a result.parquet that cannot be read: {' '.join(str(error).split())[:200]}"
-    return table.replace_schema_metadata(None), ""
+        content = content_of(folder, name)
+        digest = hashlib.sha256(content).hexdigest()
+        body = parse(content)
+    except FileNotFoundError:
+        return {}, "", ""
+    except OSError as error:
+        return {}, "", f"a {name} that cannot be read: {error.strerror}"
+    except ValueError:
+        return {}, digest, f"a {name} that is not JSON"
+    return (body, digest, "") if isinstance(body, dict) else ({}, digest, f"no object in {name}")
 
 
 def _about(stored: Stored) -> list[Any]:
@@ -242,30 +255,3 @@ def _about(stored: Stored) -> list[Any]:
     if record is None:
         return [*head, None, None, None, None, stored.error]
     return [*head, record.repeat, record.attempts, record.seconds, record.started, stored.error]
-
-
-def _together(tables: dict[int, Any], gaps: bool) -> pd.DataFrame | None:
-    """Put tables under one another; the index says of which run a row is."""
-    import warnings
-
-    import numpy as np
-    import pandas as pd
-    import pyarrow as pa
-
-    if not tables:
-        return None
-    # Tables of one schema are joined as they are: ten thousand frames would take long.
-    alike: dict[bytes, list[int]] = {}
-    for at, table in tables.items():
-        alike.setdefault(table.schema.serialize().to_pybytes(), []).append(at)
-    frames = []
-    for runs in alike.values():
-        frame = pa.concat_tables([tables[at] for at in runs]).to_pandas()
-        frame.index = pd.Index(np.repeat(runs, [tables[at].num_rows for at in runs]))
-        if gaps or len(alike) > 1:  # else a whole number that is missing makes all others floats
-            whole = frame.select_dtypes(["integer", "bool"]).columns
-            frame[whole] = frame[whole].convert_dtypes()
-        frames.append(frame)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # of columns that are empty in some frame
-        return pd.concat(frames)

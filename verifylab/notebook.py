@@ -8,11 +8,13 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from verifylab.paths import shown
+from verifylab.strict_json import storable
 
 __all__ = ["UNKNOWN", "Notebook", "NotebookError", "read_notebook"]
 
@@ -44,11 +46,14 @@ class Notebook:
         (`UNKNOWN` where one is no literal).
     source_hash : str
         SHA-256 of the cells' kinds and sources. Outputs and metadata do not count.
+    content : bytes
+        The file as it was read: what is run, whatever becomes of the file meanwhile.
     """
 
     path: Path
     defaults: dict[str, Any]
     source_hash: str
+    content: bytes = field(default=b"", repr=False)
 
 
 def read_notebook(path: Path) -> Notebook:
@@ -60,13 +65,18 @@ def read_notebook(path: Path) -> Notebook:
         When the file is missing, no notebook of format 4, or has no readable cell tagged
         ``parameters``.
     """
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device would never end
+        raise NotebookError(f"notebook {shown(path)} is no file")
     try:
-        body = json.loads(path.read_text(encoding="utf-8"))
+        content = path.read_bytes()
+        body = json.loads(content.decode("utf-8"))
     except FileNotFoundError:
         raise NotebookError(f"notebook {shown(path)} does not exist") from None
     except OSError as error:
         raise NotebookError(f"notebook {shown(path)} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise NotebookError(f"notebook {shown(path)} is not JSON: it nests too deep") from None
+    except ValueError as error:
         raise NotebookError(f"notebook {shown(path)} is not JSON: {error}") from None
     cells = body.get("cells") if isinstance(body, dict) else None
     if not isinstance(cells, list) or body.get("nbformat") != 4:
@@ -86,7 +96,7 @@ def read_notebook(path: Path) -> Notebook:
             "the defaults (JupyterLab: property inspector, cell tags)"
         )
     digest = hashlib.sha256(json.dumps(sources).encode()).hexdigest()
-    return Notebook(path, _defaults(tagged[0], path), digest)
+    return Notebook(path, _defaults(tagged[0], path), digest, content)
 
 
 def _is_text(source: Any) -> bool:
@@ -108,9 +118,10 @@ def _source(cell: dict[str, Any]) -> str:
 def _defaults(source: str, path: Path) -> dict[str, Any]:
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        why = str(error) if isinstance(error, (SyntaxError, ValueError)) else "it nests too deep"
         raise NotebookError(
-            f"notebook {shown(path)}: the cell tagged 'parameters' is not plain Python: {error}"
+            f"notebook {shown(path)}: the cell tagged 'parameters' is not plain Python: {why}"
         ) from None
     defaults: dict[str, Any] = {}
     for statement in tree.body:
@@ -129,7 +140,6 @@ def _defaults(source: str, path: Path) -> dict[str, Any]:
 def _literal(value: ast.expr) -> Any:
     try:
         literal = ast.literal_eval(value)
-        json.dumps(literal, allow_nan=False)  # bytes, sets and infinity cannot be stored or passed
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return UNKNOWN
-    return literal
+    return literal if storable(literal) else UNKNOWN

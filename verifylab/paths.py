@@ -14,6 +14,7 @@ __all__ = [
     "check_writable",
     "refuse_existing",
     "shown",
+    "unshown",
     "writable_folder",
     "write_aside",
     "write_files",
@@ -28,8 +29,14 @@ def shown(path: str | Path) -> str:
     whole = os.path.abspath(path)
     for base, prefix in ((os.getcwd(), ""), (os.path.expanduser("~"), "~/")):
         if base != os.sep and whole.startswith(base.rstrip(os.sep) + os.sep):
-            return prefix + os.path.relpath(whole, base)
-    return whole
+            whole = prefix + os.path.relpath(whole, base)
+            break
+    return whole.encode("utf-8", "backslashreplace").decode()
+
+
+def unshown(text: str) -> Path:
+    """Return the path that `shown` shows as `text`; ``~`` stays where there is no home folder."""
+    return Path(os.path.expanduser(text) if text.startswith("~/") else text)
 
 
 def check_writable(folder: Path, remedy: str = "name another folder with --out") -> None:

@@ -30,6 +30,7 @@ __all__ = [
     "cpu_model",
     "identity",
     "library_hash",
+    "library_now",
     "provenance",
     "versions",
 ]
@@ -101,6 +102,11 @@ def library_hash() -> str:
             continue
         digest.update(f"{name.as_posix()}\0{_file_hash(path)}\0".encode())
     return digest.hexdigest()
+
+
+def library_now() -> str:
+    """As `library_hash`, which a process computes once, but of the files as they are by now."""
+    return library_hash.__wrapped__()
 
 
 def provenance(command: str, parameters: Mapping[str, Any]) -> dict[str, Any]:

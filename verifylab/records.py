@@ -9,12 +9,14 @@ Schema of the folder (`SCHEMA`): ``status.json`` holds the fields of `Record`, `
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import stat
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
+
+from verifylab.run_files import never_waiting
+from verifylab.strict_json import parse, unpaired
 
 __all__ = [
     "NEWER",
@@ -117,6 +119,8 @@ _TYPES = {
     "library": str,
     "checksums": dict,
 }
+#: No count or time of a run comes near.
+_MOST = 10**15
 assert set(_TYPES) == {f.name for f in fields(Record)}
 
 
@@ -130,12 +134,12 @@ def read_status(folder: Path) -> tuple[Record | None, str]:
         What is the matter with the file, in a few words; empty when nothing is.
     """
     try:
-        body = json.loads(content_of(folder, "status.json"), parse_constant=_no_number)
+        body = parse(content_of(folder, "status.json"))
     except FileNotFoundError:
         return None, "no status.json"
     except OSError as error:
         return None, f"a status.json that cannot be read: {error.strerror}"
-    except (ValueError, RecursionError):
+    except ValueError:
         return None, "a status.json that is not JSON"
     if not isinstance(body, dict):
         return None, "a status.json that is no object"
@@ -151,27 +155,37 @@ def read_status(folder: Path) -> tuple[Record | None, str]:
         record = Record(**body)
     except TypeError:
         return None, "a status.json with fields missing or unknown"
-    for name, kind in _TYPES.items():
-        if not isinstance(getattr(record, name), kind):  # type: ignore[arg-type]
-            return None, f"a status.json whose {name!r} is no {_kind(kind)}"
-    if record.status not in STATUSES:
-        return None, f"a status.json whose status is {record.status!r}"
+    if problem := _mistyped(record):
+        return None, f"a status.json whose {problem}"
     return record, ""
 
 
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number of JSON")
+def _mistyped(record: Record) -> str:
+    """Say which field of a record has no such value; empty when none."""
+    for name, kind in _TYPES.items():
+        value = getattr(record, name)
+        if not isinstance(value, kind) or isinstance(value, bool):  # type: ignore[arg-type]
+            return f"{name!r} is no {_kind(kind)}"
+        if isinstance(value, (int, float)) and not 0 <= value < _MOST:
+            return f"{name!r} is no {_kind(kind)} from 0 to {_MOST}"
+    if not all(isinstance(note, str) for note in record.notes):
+        return "'notes' are no texts"
+    for name, written in record.checksums.items():
+        good = isinstance(written, dict) and isinstance(written.get("bytes"), int)
+        if not good or not isinstance(written.get("sha256"), str) or not _is_plain(name):
+            return f"checksum of {name!r} is damaged"
+    return "" if record.status in STATUSES else f"status is {record.status!r}"
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a name is that of a file, not the way to another folder."""
+    return "\0" not in name and os.path.basename(name) == name and name not in ("", ".", "..")
 
 
 def content_of(folder: Path, name: str) -> bytes:
     """Read a file; without `pathlib`'s joining, which tells where ten thousand are read."""
-    with open(f"{folder}{os.sep}{name}", "rb", buffering=0, opener=_never_waiting) as file:
+    with open(f"{folder}{os.sep}{name}", "rb", buffering=0, opener=never_waiting) as file:
         return file.read()
-
-
-def _never_waiting(path: str, flags: int) -> int:
-    """Open a file; where somebody put a pipe in its place, it is an empty one."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def read_record(folder: Path) -> Record | None:
@@ -182,9 +196,8 @@ def read_record(folder: Path) -> Record | None:
 def checksums(folder: Path) -> dict[str, dict[str, Any]]:
     """Return size and SHA-256 of the data files that lie in a run's folder."""
     found = {}
-    for path in sorted(path for pattern in _DATA for path in folder.glob(pattern)):
-        if not path.is_file():
-            continue
+    paths = (path for pattern in _DATA for path in folder.glob(pattern))
+    for path in sorted(path for path in paths if path.is_file() and not unpaired(path.name)):
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             found[path.name] = {"bytes": file.tell(), "sha256": digest}
@@ -210,7 +223,7 @@ def damage(folder: Path, record: Record, *, quick: bool = False) -> str:
                 return f"{name} has {size} bytes, {written['bytes']} were written"
             if quick:
                 continue
-            with open(path, "rb", opener=_never_waiting) as file:
+            with open(path, "rb", opener=never_waiting) as file:
                 if hashlib.file_digest(file, "sha256").hexdigest() != written["sha256"]:
                     return f"{name} is not as it was written (its checksum differs)"
         except FileNotFoundError:

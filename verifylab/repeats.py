@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from verifylab.grid_rows import Row
+from verifylab.notebook import UNKNOWN
 
 __all__ = ["FIRST_SEED", "REPEAT", "interleaved"]
 
@@ -64,8 +65,14 @@ def _repeated(row: Row, repeat: int, defaults: Mapping[str, Any]) -> Row:
     if REPEAT in defaults:
         changed[REPEAT] = repeat
     elif FIRST_SEED in defaults and repeat:
-        first, seeds = row.parameters[FIRST_SEED], row.parameters.get("seeds", 1)
+        first = row.parameters.get(FIRST_SEED, UNKNOWN)
+        seeds = row.parameters.get("seeds", UNKNOWN if "seeds" in defaults else 1)
         for name, value in ((FIRST_SEED, first), ("seeds", seeds)):
+            if value is UNKNOWN:
+                raise ValueError(
+                    f"repeats needs a whole number as {name!r}, and the notebook's own is known to "
+                    "its cell alone: set it in [parameters]"
+                )
             if isinstance(value, bool) or not isinstance(value, int):
                 raise ValueError(f"repeats needs a whole number as {name!r}, got {value!r}")
         changed[FIRST_SEED] = first + repeat * seeds

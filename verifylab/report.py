@@ -15,9 +15,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from verifylab.loading import Stored, load, scan
-from verifylab.paths import shown
+from verifylab.loading import COLUMNS, Stored, load, origin_of, scan
+from verifylab.paths import shown, write_aside
 from verifylab.records import SEEN, StoreError
+from verifylab.run_files import content, headline, text
 
 __all__ = ["ROWS", "render", "write_report"]
 
@@ -42,15 +43,14 @@ def write_report(sweep: str | Path, output: str | Path | None = None) -> Path:
     Raises
     ------
     StoreError
-        When there is no stored run.
+        When there is no stored run, or `output` is a folder.
     """
     sweep = Path(sweep)
     path = Path(output) if output else sweep / "report.html"
-    text = render(sweep)
-    aside = path.with_name(f".{path.name}.part")
-    aside.write_text(text, encoding="utf-8")
-    aside.replace(path)
-    return path
+    if path.is_dir():
+        raise StoreError(f"{shown(path)} is a folder: name a file as --output")
+    # A folder's name need not be text.
+    return write_aside(path, render(sweep).encode("utf-8", "backslashreplace"))
 
 
 def render(sweep: str | Path) -> str:
@@ -93,7 +93,7 @@ def _varied(runs: Sequence[Stored]) -> list[str]:
 
 
 def _overview(runs: Sequence[Stored], varied: list[str]) -> str:
-    head = ["run", "status", *varied, "repeat", "seconds", "started", "note"]
+    head = ["run", "status", *varied, "repeat", "seconds", "started", "headline", "note"]
     rows = []
     for run in runs:
         record = run.record
@@ -101,7 +101,7 @@ def _overview(runs: Sequence[Stored], varied: list[str]) -> str:
         about = [record.repeat, f"{record.seconds:.1f}", record.started] if record else ["", "", ""]
         note = "; ".join(filter(None, (run.error, *(record.notes if record else ()))))
         link = f'<a href="#{escape(run.run)}">{escape(run.run)}</a>'
-        cells = [*values, *about, _private(note)]
+        cells = [*values, *about, _private(headline(run.folder)), _private(note)]
         rows.append(
             f"<tr><td>{link}</td>{_badge(run.status, 'td')}"
             + "".join(f"<td>{escape(str(cell))}</td>" for cell in cells)
@@ -112,12 +112,8 @@ def _overview(runs: Sequence[Stored], varied: list[str]) -> str:
 
 def _failure(run: Stored) -> str:
     log = ""
-    try:
-        text = (run.folder / "log.txt").read_text(encoding="utf-8", errors="replace")
-        if tail := _private(_COLOURS.sub("", text))[-_LOG:].strip():
-            log = f"<details><summary>end of its log</summary><pre>{escape(tail)}</pre></details>"
-    except OSError:
-        pass
+    if tail := _private(_COLOURS.sub("", text(run.folder, "log.txt")))[-_LOG:].strip():
+        log = f"<details><summary>end of its log</summary><pre>{escape(tail)}</pre></details>"
     return (
         f'<section id="{escape(run.run)}"><h3>{escape(run.run)} {_badge(run.status)}</h3>'
         f"<p class=error>{escape(_private(run.error))}</p>{log}{_provenance(run)}</section>"
@@ -127,11 +123,8 @@ def _failure(run: Stored) -> str:
 def _run(run: Stored, varied: list[str], opened: bool) -> str:
     values = ", ".join(f"{n} = {json.dumps(run.parameters.get(n), default=str)}" for n in varied)
     body = [_figure(path) for path in _figures(run.folder)]
-    try:
-        text = (run.folder / "summary.txt").read_text(encoding="utf-8", errors="replace")
-        body[:0] = _prose_and_tables(_private(text))
-    except OSError:
-        pass
+    if summary := _private(text(run.folder, "summary.txt").strip()):
+        body[:0] = _prose_and_tables(summary)
     body += [_result(run), _provenance(run)]
     return (
         f'<section id="{escape(run.run)}"><details{" open" * opened}>'
@@ -163,7 +156,11 @@ def _figures(folder: Path) -> list[Path]:
 
 def _figure(path: Path) -> str:
     # As an image, not in line: whatever a figure's file holds, it cannot run or load anything.
-    data = base64.b64encode(path.read_bytes()).decode("ascii")
+    try:
+        data = base64.b64encode(content(path)).decode("ascii")
+    except OSError as error:
+        told = f"left out: figures/{path.name}: {error.strerror}"
+        return f"<p class=error>{escape(told)}</p>"
     name = escape(path.stem)
     source = f"data:{_IMAGES[path.suffix]};base64,{data}"
     return f'<figure><img alt="{name}" src="{source}"><figcaption>{name}</figcaption></figure>'
@@ -171,9 +168,7 @@ def _figure(path: Path) -> str:
 
 def _result(run: Stored) -> str:
     frame = load(run.folder)
-    columns = list(frame.columns)
-    first = max((at + 1 for at, n in enumerate(columns) if _ours(n)), default=0)
-    frame = frame.iloc[:, first:]
+    frame = frame.iloc[:, len(COLUMNS) + len(run.parameters) :]
     rows = [
         "<tr>" + "".join(f"<td>{escape(_cell(value))}</td>" for value in row) + "</tr>"
         for row in frame.head(ROWS).itertuples(index=False)
@@ -183,19 +178,10 @@ def _result(run: Stored) -> str:
     return f"<details><summary>result.parquet{more}</summary>{table}</details>"
 
 
-def _ours(name: str) -> bool:
-    return name == "error" or name.startswith("param_")
-
-
 def _provenance(run: Stored) -> str:
-    try:
-        origin = json.loads((run.folder / "provenance.json").read_text(encoding="utf-8"))
-        items = dict(origin) if isinstance(origin, dict) else {}
-    except (OSError, ValueError, RecursionError):
-        items = {}
     rows = [
         f"<tr><th>{escape(key)}</th><td>{escape(_private(_flat(value)))}</td></tr>"
-        for key, value in ({"parameters": run.parameters} | items).items()
+        for key, value in ({"parameters": run.parameters} | origin_of(run)).items()
         if key != "schema"
     ]
     table = f"<table class=facts>{''.join(rows)}</table>"
@@ -211,7 +197,8 @@ def _flat(value: Any) -> str:
 def _cell(value: Any) -> str:
     if isinstance(value, float):
         return "" if value != value else f"{value:,.6g}"
-    return "" if value is None else str(value)
+    missing = value is None or str(value) in ("<NA>", "NaT")
+    return "" if missing else str(value)
 
 
 def _badge(status: str, tag: str = "span") -> str:

@@ -17,10 +17,11 @@ from pathlib import Path
 
 from verifylab.executors import Executor, LocalExecutor
 from verifylab.gridfile import Grid, Row
-from verifylab.isolated import Limits
+from verifylab.isolated import Ending, Limits
 from verifylab.paths import check_writable, shown
-from verifylab.provenance import identity, library_hash
-from verifylab.records import Record, StoreError, content_of
+from verifylab.provenance import identity, library_hash, library_now
+from verifylab.records import Record, StoreError
+from verifylab.run_files import text
 from verifylab.run_folder import remove
 from verifylab.store import Store
 from verifylab.tasks import Finished, Task, needs_gpu
@@ -67,11 +68,7 @@ class Outcome:
     @property
     def summary(self) -> str:
         """The run's ``summary.txt``, empty when it wrote none."""
-        try:
-            text = content_of(self.folder, "summary.txt")
-        except OSError:
-            return ""
-        return text.decode("utf-8", "replace")
+        return text(self.folder, "summary.txt")
 
     @property
     def figures(self) -> list[Path]:
@@ -166,6 +163,8 @@ def run_sweep(
 
         for task, folder, finished in executor.run(tasks, store.begin, starting, stop):
             row = grid.rows[task.number - 1]
+            if finished.ending.status == "ok":
+                finished = _as_begun(grid, row, sought[task.number], finished, executor.automatic)
             yield _stored(store, grid, row, sought[task.number], folder, finished)
 
 
@@ -208,12 +207,26 @@ def _task(grid: Grid, row: Row, number: int, command: str, automatic: str | None
         number=number,
         name=row.name,
         notebook=grid.notebook.path,
+        source=grid.notebook.content,
         parameters=row.given,
         all_parameters=row.parameters,
         limits=Limits(grid.timeout_s, grid.memory_mb),
         gpu=needs_gpu(row.parameters, automatic),
         command=command,
     )
+
+
+def _as_begun(
+    grid: Grid, row: Row, sought: str, finished: Finished, automatic: str | None
+) -> Finished:
+    """Make a run a failed one where it would be stored as the result of what it was not."""
+    if library_now() != library_hash():
+        why = "the library changed while it ran, or earlier in this sweep: start the sweep again"
+    elif identity(grid.notebook, row, automatic) != sought:
+        why = "a file that its parameters name changed while it ran"
+    else:
+        return finished
+    return replace(finished, ending=Ending("failed", why))
 
 
 def _stored(
@@ -256,5 +269,6 @@ def _stored(
 
 
 def _one_line(text: str) -> str:
-    """One line of an error, without colours and not too long."""
+    """One line of an error, of Unicode, without colours and not too long."""
+    text = text.encode("utf-8", "backslashreplace").decode()
     return " ".join(_COLOURS.sub("", text).split())[:500]

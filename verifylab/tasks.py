@@ -32,6 +32,8 @@ class Task:
     name : str
         Of the run.
     notebook : Path
+    source : bytes
+        The notebook's content: this is run, whatever becomes of the file meanwhile.
     parameters : dict
         What the grid sets; given to the notebook.
     all_parameters : dict
@@ -46,6 +48,7 @@ class Task:
     number: int
     name: str
     notebook: Path
+    source: bytes
     parameters: dict[str, Any]
     all_parameters: dict[str, Any]
     limits: Limits
@@ -115,7 +118,13 @@ def perform(task: Task, folder: Path, gpu: str | None = None, stop: Stop | None 
     variables = {_VISIBLE: gpu} if gpu else {}
     try:
         ending = execute(
-            task.notebook, task.parameters, folder, task.limits, variables=variables, stop=stop
+            task.notebook,
+            task.parameters,
+            folder,
+            task.limits,
+            source=task.source,
+            variables=variables,
+            stop=stop,
         )
         problem = settle(folder)
         if ending.status == "ok" and problem:
