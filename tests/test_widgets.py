@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from html import escape
 
@@ -298,6 +299,27 @@ def test_a_slider_and_its_number_follow_each_other(app):
     app.controls.calibrate()
     assert control.slider.value == control.text.value == 31.3
     assert app.settings() == Exploration()
+
+
+def test_an_earlier_move_is_not_drawn_over_a_later_one():
+    made = explorer(widths=[2], seeds=2, steps=10)
+    made.warming.join()
+    made.tab.selected_index = 1
+    begun = threading.Event()
+
+    def draw(settings):
+        if settings.drafts == 3:
+            begun.set()
+            time.sleep(0.2)
+        return f"{settings.width} {settings.drafts}"
+
+    made.space.draw = draw
+    earlier = threading.Thread(target=setattr, args=(made.controls["width"], "value", 5))
+    earlier.start()
+    begun.wait(10)
+    made.controls["drafts"].value = 2
+    earlier.join()
+    assert made.space.view.value == "5 2"
 
 
 def test_only_numbers_that_count_when_typed_can_be_typed():

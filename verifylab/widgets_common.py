@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
@@ -59,6 +60,8 @@ class Controls:
 
     def __init__(self, settings: Exploration) -> None:
         self.start = settings
+        # A kernel may handle two moves at once: the later must not be drawn over by the earlier.
+        self.drawing = threading.RLock()
         wide = ipw.Layout(width="420px", max_width="100%")
 
         def whole(name: str, text: str, low: int, high: int) -> Number:
@@ -177,11 +180,12 @@ class Tab:
 
     def update(self) -> None:
         """Draw what the controls say."""
-        try:
-            self.view.value = self.draw(self.controls.settings())
-        except ValueError as error:
-            said = str(error).splitlines()[0]
-            self.message.value = wrong(f"{said}. Shown: the last settings that were right.")
-        else:
-            self.message.value = ""
-            self.stale = False
+        with self.controls.drawing:
+            try:
+                self.view.value = self.draw(self.controls.settings())
+            except ValueError as error:
+                said = str(error).splitlines()[0]
+                self.message.value = wrong(f"{said}. Shown: the last settings that were right.")
+            else:
+                self.message.value = ""
+                self.stale = False

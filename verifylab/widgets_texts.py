@@ -64,6 +64,10 @@ class Texts:
         self.texts.layout.display = None if self.show.value else "none"
 
     def _moved(self, change: Any) -> None:
+        with self.controls.drawing:
+            self._write()
+
+    def _write(self) -> None:
         said = off = ""
         try:
             settings = self.controls.settings()
