@@ -42,18 +42,31 @@ class Page:
 
     def press(self, label, key, times=1):
         """Move a slider by keyboard alone."""
-        handle = self.page.locator(".widget-hslider:visible", has_text=label)
-        handle = handle.locator(".noUi-handle").first
+        line = self.page.locator(".vl-number:visible, .widget-hslider:visible", has_text=label)
+        handle = line.locator(".noUi-handle").first
         handle.focus()
         for _ in range(times):
             handle.press(key)
+
+    def types(self, label, text):
+        """Type a number and leave its field."""
+        field = self.page.locator(".vl-number:visible", has_text=label).locator("input")
+        field.select_text()
+        field.press_sequentially(text)
+        field.press("Enter")
+        assert field.input_value() == text
 
     def shows(self, selector, text):
         from playwright.sync_api import expect
 
         expect(self.page.locator(f"{selector}:visible").first).to_contain_text(
-            text, timeout=PATIENCE_MS
+            text, timeout=PATIENCE_MS, ignore_case=True
         )
+
+    def has_no_mistake(self):
+        from playwright.sync_api import expect
+
+        expect(self.page.locator("[role=alert]:visible")).to_have_count(0, timeout=PATIENCE_MS)
 
     def picture(self):
         return self.page.locator("svg[role=img]:visible").first.inner_html()
@@ -86,7 +99,7 @@ def one_batch(page):
     page.shows("[role=alert]", "depths must be whole numbers")
     page.text("depths").fill("4, 2, 4, 3, 4, 3, 4, 4")
     page.shows(".vl-shared", "168")
-    assert page.page.locator("[role=alert]:visible").count() == 0
+    page.has_no_mistake()
 
 
 def key_space_tab(page, width):
@@ -117,10 +130,57 @@ def throughput(page, settings):
     page.shows(".vl-gate", curves(runs, settings.profile(), 8).recommendation.sentence())
 
 
+def typed(page, settings):
+    """Numbers beside the sliders count when typed; wrong ones are marked and stay as typed."""
+    page.types("confidence spread", "0.37")
+    page.types("graph cost", "500")
+    dear = replace(settings, confidence_spread=0.37, graph_ms=500.0)
+    shown = curves(simulate(dear), dear.profile(), 8)
+    page.shows(".vl-gate", shown.recommendation.sentence())
+    page.shows(".vl-stamp", "500.0 ms a graph")
+    page.types("confidence spread", "7")
+    page.shows("[role=alert]", "confidence_spread must be from 0 to 1, got 7")
+    page.shows(".vl-stamp", "500.0 ms a graph")
+    page.page.get_by_role("button", name="As calibrated").click()
+    page.shows(".vl-stamp", "31.3 ms a graph")
+    page.has_no_mistake()
+
+
 def full_run(page, settings):
+    status = page.page.locator(".widget-label:visible")
     page.page.get_by_role("button", name="Run in full").click()
     runs = simulate(settings, full=True)
     page.shows(".vl-gate", curves(runs, settings.profile(), 8).recommendation.sentence())
+    status.filter(has_text="done").wait_for(timeout=PATIENCE_MS)
+    page.press("drafts a sequence", "ArrowLeft")
+    page.shows(".vl-stamp", "quick look")
+    status.filter(has_text="done").wait_for(state="hidden", timeout=PATIENCE_MS)
+    page.press("drafts a sequence", "ArrowRight")
+
+
+def copied(page):
+    """Both texts are put on the clipboard and can be read, whole, in boxes that follow."""
+    seen = page.page
+    seen.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    for name, word in (("Copy as parameters", "threshold = 8"), ("Copy as grid file", "[[rows]]")):
+        seen.get_by_role("button", name=name).click()
+        seen.get_by_text("Copied.").wait_for(timeout=PATIENCE_MS)
+        assert word in seen.evaluate("() => navigator.clipboard.readText()")
+    seen.get_by_role("button", name="Show as text").click()
+    cell = seen.locator("textarea:visible").first
+    cell.wait_for()
+    assert "threshold = 8" in cell.input_value()
+    page.types("your gate opens at", "6")
+    seen.wait_for_function(
+        """() => [...document.querySelectorAll('textarea')]
+        .some(e => e.value.includes('threshold = 6'))""",
+        timeout=PATIENCE_MS,
+    )
+    assert cell.evaluate(
+        """e => e.getBoundingClientRect().right <=
+        e.closest('.widget-vbox').getBoundingClientRect().right"""
+    )
+    page.types("your gate opens at", "8")
 
 
 def stopped(page):
@@ -218,6 +278,7 @@ def test_the_explorer_answers(kind, tmp_path):
         one_batch(page)
         key_space_tab(page, 8)
         throughput(page, settings)
+        typed(page, settings)
         stored_overlay(page)
         if kind == "lab":
             full_run(page, settings)
@@ -231,10 +292,7 @@ def test_the_explorer_answers(kind, tmp_path):
         page.press("width n", "ArrowRight", 2)
         cache_live(page, settings)
         page.nothing_sticks_out()
-        seen.get_by_role("button", name="Copy as parameters").click()
-        cell = seen.locator("textarea:visible").first
-        cell.wait_for()
-        assert "threshold = 8" in cell.input_value()
+        copied(page)
         assert seen.locator("[data-mime-type='application/vnd.jupyter.error']").count() == 0
         assert seen.locator("[data-mime-type='application/vnd.jupyter.stderr']").count() == 0
     ours = [text for text in said if not any(word in text for word in FOREIGN)]

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import threading
 import time
 from dataclasses import replace
+from html import escape
 
+import ipywidgets as ipw
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from ipywidgets import Widget
 
 from verifylab.advise import policy_table
@@ -18,10 +24,12 @@ from verifylab.gridfile import read_grid
 from verifylab.key_choices import choices
 from verifylab.keyspace import reachable_multisets
 from verifylab.live_throughput import curves, published_here, simulate
+from verifylab.live_views import BAND
 from verifylab.sharing import multiset_arrangements, sharing
 from verifylab.stats import paired
 from verifylab.svg import Chart
 from verifylab.widgets import explorer
+from verifylab.widgets_number import Number
 from verifylab.width_gate import Config, width_gate
 
 SMALL = Exploration(widths=[2, 7, 8], seeds=3, steps=60)
@@ -123,6 +131,52 @@ def test_curves_are_those_of_the_slow_road():
     assert shown.gate.delta_pct.iloc[0] == 0
 
 
+def test_the_policy_is_set_against_the_better_arm(app):
+    runs = simulate(SMALL, full=True)
+    middle = runs.table[runs.table.spread == SMALL.workload().confidence_spread]
+    machine = Exploration().profile()
+    shown = curves(runs, machine, 8)
+    wins = paired(middle, machine, other="canonical").delta_pct > 0
+    assert set(wins) == {False, True}
+    for row, canonical in zip(shown.over_better.itertuples(), wins, strict=True):
+        assert row.better == ("canonical" if canonical else "arrangement")
+        at = middle[middle.width == row.width]
+        wanted = paired(at, machine, base=row.better, other="indirect").iloc[0]
+        assert np.allclose(
+            [row.delta_pct, row.delta_low, row.delta_high],
+            [wanted.delta_pct, wanted.delta_low, wanted.delta_high],
+        )
+    app.tab.selected_index = 2
+    view = app.throughput.view.value
+    said = view[view.index("Instead, an indirection table (indirect)") :].split("<")[0]
+    for row in app.throughput.curves.over_better.itertuples():
+        gain = f"({row.delta_low:+.1f} to {row.delta_high:+.1f})"
+        assert f"{row.delta_pct:+.1f} % {gain} at {row.width}" in said
+        assert f"{row.delta_pct:+.1f} {gain}, {row.better}" in view
+
+
+def test_the_recommendation_and_the_gate_of_the_slider_are_told_apart(app):
+    app.tab.selected_index = 2
+    assert "Recommended: gate at " in app.throughput.view.value
+    assert "your gate, open: n of 8 and up" in app.throughput.view.value
+    app.controls["threshold"].value = 9
+    assert "at 9, closed at all of these widths" in app.throughput.view.value
+    assert "your gate, open" not in app.throughput.view.value
+    app.controls["threshold"].value = 8
+
+
+def test_no_text_or_mark_is_black_on_a_dark_page(app):
+    """Only what stands on a light ground of its own is drawn in a fixed black."""
+    for i in (1, 2):
+        app.tab.selected_index = i
+        view = app.tabs[i].view.value
+        assert not re.search(r'"#(000|222|fff)"', view)
+        band = re.findall(rf'fill="{BAND}" opacity="([0-9.]+)"', view)
+        assert len(band) == 2 and len(set(band)) == 1  # the band and its swatch
+    assert "cache: 32 graphs</text>" not in app.space.view.value
+    assert "cache: 32 graphs</span>" in app.space.view.value
+
+
 def test_a_full_run_stops_when_told():
     seen = []
 
@@ -137,8 +191,8 @@ def test_a_full_run_stops_when_told():
 def test_a_full_run_redraws_what_the_study_redraws():
     machine = SMALL.profile()
     quick, full = (curves(simulate(SMALL, full=f), machine, 8).recommendation for f in (0, 1))
-    given = replace(SMALL, confidence_spread=0.5)
-    fixed = curves(simulate(given, full=True), machine, 8).recommendation
+    held = replace(SMALL, confidence_spread=0.5)
+    fixed = curves(simulate(held, full=True), machine, 8).recommendation
     assert quick.redrawn == fixed.redrawn == "seeds and machine"
     assert full.redrawn == "seeds, confidence spread and machine"
     study = Config(widths=SMALL.widths, min_widths=list(range(2, 10)), seeds=SMALL.seeds,
@@ -185,7 +239,7 @@ def test_every_control_answers_within_100_ms(app):
         (2, "threshold", [2, 7, 8]),
         (2, "graph_ms", [0.0, 50.0, 100.0, 31.3]),
         (2, "graph_capacity", [64, 16, 32]),
-        (2, "confidence_spread", [0.1, 0.5, 0.3]),
+        (2, "confidence_spread", [0.1, 0.5, 0.3, 0.626]),
         (3, "cache_policy", ["canonical", "indirect", "arrangement"]),
         (3, "width", [4, 7, 8]),
         (3, "graph_capacity", [16, 64, 32]),
@@ -216,12 +270,100 @@ def test_bad_text_is_marked_and_the_last_good_picture_stays(app, bad):
     app.controls["depths"].value = bad
     assert 'role="alert"' in app.batch.message.value
     assert app.batch.view.value == good
-    app.copy.click()
-    assert 'role="alert"' in app.mistake.value
+    assert 'role="alert"' in app.texts.mistake.value and " disabled" in app.texts.buttons.value
     app.controls["depths"].value = "4, 2, 4, 3, 4, 3, 4, 4"
-    assert app.batch.message.value == ""
-    app.copy.click()
-    assert app.cell.value == parameter_cell(app.settings()) and app.mistake.value == ""
+    assert app.batch.message.value == app.texts.mistake.value == ""
+
+
+def test_the_texts_to_copy_follow_the_controls(app):
+    app.controls["threshold"].value = 5
+    now = app.settings()
+    assert now.threshold == 5
+    assert app.texts.cell.value == parameter_cell(now)
+    assert app.texts.grid.value == grid_file(now)
+    for text in (app.texts.cell.value, app.texts.grid.value):
+        assert f'data-text="{escape(text)}"' in app.texts.buttons.value
+    app.controls["threshold"].value = 8
+    assert app.texts.texts.layout.display == "none"
+    app.texts.show.value = True
+    assert app.texts.texts.layout.display is None
+    app.texts.show.value = False
+
+
+NUMBERS = [
+    ("threshold", 0, 9, 34),
+    ("width", 1, 7, 33),
+    ("drafts", 2, 5, 0),
+    ("graph_capacity", 1, 40, -3),
+    ("graph_ms", 2, 12.34, -1),
+    ("confidence_spread", 2, 0.37, 1.5),
+    ("play_steps", 3, 90, 10**6),
+    ("seed", 3, 5, 2**33),
+    ("drafts", 1, 4, 2.5),
+]
+
+
+@pytest.mark.parametrize(("name", "tab", "right", "bad"), NUMBERS)
+def test_a_typed_number_counts_and_a_bad_one_is_marked(app, name, tab, right, bad):
+    app.tab.selected_index = tab
+    control, message = app.controls[name], app.tabs[tab].message
+    before, good = control.value, app.tabs[tab].view.value
+    control.text.value = bad
+    assert control.text.value == bad
+    assert f"{name} must be" in message.value and app.tabs[tab].view.value == good
+    control.text.value = right
+    assert message.value == "" and getattr(app.settings(), name) == right
+    control.text.value = before
+    assert getattr(app.settings(), name) == getattr(Exploration(), name)
+
+
+def test_a_slider_and_its_number_follow_each_other(app):
+    control = app.controls["graph_ms"]
+    control.text.value = 500  # as a parameter may be; the slider stands at its end
+    assert (control.slider.value, app.settings().graph_ms) == (200, 500)
+    control.slider.value = 0.1 + 0.2
+    assert control.text.value == app.settings().graph_ms == 0.3
+    app.controls.calibrate()
+    assert control.slider.value == control.text.value == 31.3
+    assert app.settings() == Exploration()
+
+
+def test_an_earlier_move_is_not_drawn_over_a_later_one():
+    made = explorer(widths=[2], seeds=2, steps=10)
+    made.warming.join()
+    made.tab.selected_index = 1
+    begun = threading.Event()
+
+    def draw(settings):
+        if settings.drafts == 3:
+            begun.set()
+            time.sleep(0.2)
+        return f"{settings.width} {settings.drafts}"
+
+    made.space.draw = draw
+    earlier = threading.Thread(target=setattr, args=(made.controls["width"], "value", 5))
+    earlier.start()
+    begun.wait(10)
+    made.controls["drafts"].value = 2
+    earlier.join()
+    assert made.space.view.value == "5 2"
+
+
+def test_only_numbers_that_count_when_typed_can_be_typed():
+    made = explorer(widths=[2], seeds=2, steps=10)
+    made.warming.join()
+    own = {id(w.text) for w in made.controls.widgets.values() if isinstance(w, Number)}
+    for widget in _inside(made.box):
+        if isinstance(widget, (ipw.IntSlider, ipw.FloatSlider, ipw.SelectionSlider)):
+            assert not widget.readout
+        assert not isinstance(widget, (ipw.BoundedIntText, ipw.BoundedFloatText))
+        assert not isinstance(widget, ipw.FloatText) or id(widget) in own
+
+
+def _inside(widget):
+    yield widget
+    for child in getattr(widget, "children", ()):
+        yield from _inside(child)
 
 
 def test_shuffling_deals_the_same_depths_anew(app):
@@ -242,8 +384,12 @@ def test_the_full_run_is_shown_and_can_be_stopped():
     small.throughput.worker.join(60)
     assert small.throughput.status.value == "done" and small.throughput.curves.runs.full
     assert "3 seeds x 50 steps" in small.throughput.view.value
-    small.throughput._halt.set()
-    small.throughput.worker.join()
+    small.controls["threshold"].value = 2  # only gates what was counted
+    assert small.throughput.status.value == "done"
+    assert small.throughput.progress.value == small.throughput.progress.max
+    small.controls["drafts"].value = 2
+    assert not small.throughput.curves.runs.full
+    assert (small.throughput.status.value, small.throughput.progress.value) == ("", 0)
     assert small.throughput.stop.disabled and not small.throughput.run.disabled
 
 
@@ -265,6 +411,28 @@ def test_figures_and_their_tables_stand_beside_the_tabs(app):
     figures, tables = app.figures(), app.tables()
     assert set(figures) == set(tables) == {"one_batch", "key_space", "throughput", "cache_live"}
     assert all(len(table) for table in tables.values())
+
+
+@given(st.floats(-1e4, 1e4), st.floats(-2, 4))
+def test_an_axis_has_4_to_7_ticks(low, power):
+    high = low + 10.0**power
+    ticks = Chart(["1"], low, high, title="t", x_label="x", y_label="y").ticks()
+    assert 4 <= len(ticks) <= 7
+    assert low - 1e-6 <= ticks[0] and ticks[-1] <= high + 1e-6
+    step = ticks[1] - ticks[0]
+    assert ticks[0] - low < step * 1.001 and high - ticks[-1] < step * 1.001
+    assert np.allclose(np.diff(ticks), step)
+
+
+def test_the_static_pair_is_legible_at_half_a_page(app):
+    figure = app.figures()["throughput"]
+    texts = [
+        text
+        for ax in figure.axes
+        for text in (*ax.texts, *ax.get_legend().get_texts(), *ax.get_xticklabels())
+    ]
+    pixels = 475 / figure.get_figwidth() / 72  # of one point at half of 950
+    assert texts and min(t.get_fontsize() * pixels for t in texts) >= 8
 
 
 def test_a_chart_keeps_what_lies_outside_on_its_edge():

@@ -1,23 +1,30 @@
-"""What the explorer shows of throughput and of a cache at work, as HTML."""
+"""What the explorer shows of throughput, as HTML."""
 
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from verifylab.cache_player import EMPTY
-from verifylab.live_views import BLUE, GREEN, GREY, ORANGE, PURPLE, html_table, side_by_side
-from verifylab.svg import FONT, INK, Chart, legend, picture
+from verifylab.live_views import (
+    BAND,
+    BLUE,
+    DIM,
+    GREEN,
+    ORANGE,
+    PURPLE,
+    html_table,
+    side_by_side,
+)
+from verifylab.svg import FONT, INK, Chart, legend
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from verifylab.cache_player import Playback
     from verifylab.live_throughput import Curves
 
-__all__ = ["MAX_PLACES", "cache_view", "throughput_view"]
+__all__ = ["throughput_view"]
 
 #: Colour and words of each cause of a difference.
 CAUSES = {
@@ -26,8 +33,6 @@ CAUSES = {
     "launches": ("#56B4E9", "launches"),
     "work": ("#999999", "more steps"),
 }
-#: Places of a cache that are drawn.
-MAX_PLACES = 64
 
 
 def throughput_view(
@@ -38,7 +43,7 @@ def throughput_view(
     published: pd.DataFrame,
     stored: pd.DataFrame,
 ) -> str:
-    """Show the curves, the split and the recommended gate.
+    """Show the recommended gate, what the policy beside the arms gains, the curves and the split.
 
     Parameters
     ----------
@@ -56,16 +61,53 @@ def throughput_view(
         f"modelled on {machine}, {graph_ms:.1f} ms a graph, {kind}: {runs.seeds} seeds x "
         f"{runs.steps} steps, 95 % intervals over seeds"
     )
+    said = "".join(
+        f'<br><span class="{name}"{look}>{escape(text)}</span>'
+        for name, look, text in (
+            ("vl-instead", "", _instead(shown)),
+            ("vl-yours", "", _yours(shown, threshold)),
+            ("vl-stamp", f' style="color:{DIM}"', stamp),
+        )
+    )
     sentence = (
         f'<p style="{FONT};font-size:14px;margin:6px 0"><b class="vl-gate">'
-        f"{escape(shown.recommendation.sentence())}</b><br>"
-        f'<span style="color:{GREY}">{escape(stamp)}</span></p>'
+        f"{escape(_recommended(shown))}</b>{said}</p>"
     )
     return (
         sentence
         + side_by_side(_gains(shown, threshold, published, stored), _split(shown))
         + _rates(shown)
     )
+
+
+def _recommended(shown: Curves) -> str:
+    said = shown.recommendation.sentence()
+    if shown.recommendation.indifferent:
+        return said
+    return f"Recommended: {said[0].lower()}{said[1:]}"
+
+
+def _instead(shown: Curves) -> str:
+    name = shown.runs.policy
+    what = "an indirection table (indirect)" if name == "indirect" else name
+    gains = ", ".join(
+        f"{_gain(row, ' %')} at {row.width}" for row in shown.over_better.itertuples()
+    )
+    return f"Instead, {what} would gain over the better arm: {gains}."
+
+
+def _yours(shown: Curves, threshold: int) -> str:
+    if not shown.gate.canonical.any():
+        return f"Your gate (the slider): at {threshold}, closed at all of these widths."
+    return f"Your gate (the slider): at {threshold}, shaded where it is open."
+
+
+def _gain(row: Any, unit: str = "") -> str:
+    """Write a gain with its interval."""
+    middle, low, high = (
+        round(x, 1) + 0.0 for x in (row.delta_pct, row.delta_low, row.delta_high)
+    )  # no -0.0
+    return f"{middle:+.1f}{unit} ({low:+.1f} to {high:+.1f})"
 
 
 def _gains(shown: Curves, threshold: int, published: pd.DataFrame, stored: pd.DataFrame) -> str:
@@ -83,7 +125,7 @@ def _gains(shown: Curves, threshold: int, published: pd.DataFrame, stored: pd.Da
     )  # fmt: skip
     gated = [i for i, w in enumerate(widths) if w >= threshold]
     if gated:
-        chart.band(gated[0], gated[-1], "#E69F00")
+        chart.band(gated[0], gated[-1], BAND)
     chart.level(0, INK, dash="")
     chart.line(list(canonical.delta_pct), BLUE)
     chart.line(list(other.delta_pct), GREEN, dash="6 3")
@@ -94,11 +136,12 @@ def _gains(shown: Curves, threshold: int, published: pd.DataFrame, stored: pd.Da
         )  # fmt: skip
     items = [
         ("s", BLUE, False, "canonical"), ("v", GREEN, False, shown.runs.policy),
-        ("#", "#F6DCA8", False, f"gate open: n of {threshold} and up"),
     ]  # fmt: skip
+    if gated:
+        items.append(("band", BAND, False, f"your gate, open: n of {threshold} and up"))
     for table, colour, mark, name in (
         (over[0], PURPLE, "^", "published A/B (measured)"),
-        (over[1], "#555", "D", f"stored {stored.label.iloc[0]}" if len(stored) else ""),
+        (over[1], DIM, "D", f"stored {stored.label.iloc[0]}" if len(stored) else ""),
     ):
         if len(table):
             spots = [at[int(w)] + (0.22 if mark == "^" else -0.22) for w in table.width]
@@ -127,12 +170,12 @@ def _split(shown: Curves) -> str:
         tops, bottoms = tops + np.maximum(values, 0), bottoms + np.minimum(values, 0)
     chart.level(0, INK, dash="")
     chart.marks(
-        range(len(table)), list(table.delta_pct), "#000", "D",
+        range(len(table)), list(table.delta_pct), INK, "D",
         low=list(table.delta_low), high=list(table.delta_high),
     )  # fmt: skip
     items = [("#", CAUSES[c][0], False, CAUSES[c][1]) for c in shown_parts]
     return chart.render("The difference split by cause") + legend(
-        [*items, ("D", "#000", False, "whole")]
+        [*items, ("D", INK, False, "whole")]
     )
 
 
@@ -140,122 +183,21 @@ def _rates(shown: Curves) -> str:
     by = shown.rates.set_index(["policy", "width"])
     other = shown.runs.policy
     rows = []
-    for gate in shown.gate.itertuples():
+    for gate, over in zip(shown.gate.itertuples(), shown.over_better.itertuples(), strict=True):
         cells = [f"{by.loc[(p, gate.width)].tok_s:.1f}" for p in ("arrangement", "canonical")]
         taken = cells[1] if gate.canonical else cells[0]
-        third = by.loc[(other, gate.width)]
-        delta, low, high = (
-            x + 0.0 for x in (gate.delta_pct, gate.delta_low, gate.delta_high)
-        )  # no -0.0
-        said = f"{delta:+.1f} ({low:+.1f} to {high:+.1f})"
         rows.append(
             (
                 f"<b>{gate.width}</b>",
                 *cells,
                 f"<b>{taken}</b>",
-                said if gate.canonical else "closed: as never",
-                f"{third.tok_s:.1f}",
-            )  # fmt: skip
+                _gain(gate) if gate.canonical else "closed: as never",
+                f"{by.loc[(other, gate.width)].tok_s:.1f}",
+                f"{_gain(over)}, {over.better}",
+            )
         )
     return '<div class="vl-rates" style="margin-top:8px">' + html_table(
-        ("width n", "arrangement, tok/s", "canonical, tok/s", "with the gate, tok/s",
-         "gate against never, %", f"{other}, tok/s"),
+        ("width n", "arrangement, tok/s", "canonical, tok/s", "with your gate, tok/s",
+         "your gate against never, %", f"{other}, tok/s", f"{other} over the better arm, %"),
         rows,
     ) + "</div>"  # fmt: skip
-
-
-def cache_view(played: Playback, at: int, reachable: int) -> str:
-    """Show the places of the cache after one frame, and the run so far as a strip.
-
-    Parameters
-    ----------
-    played : Playback
-    at : int
-        Frame, from 0.
-    reachable : int
-        Keys that the arm can produce at this width.
-    """
-    frame = played.frames[at]
-    met = int(max(f.key for f in played.frames[: at + 1])) + 1
-    words = {
-        "hit": f"<b>hit</b>: key #{frame.key} lies in place {frame.place + 1}, replayed",
-        "capture": f"<b>capture</b>: key #{frame.key} is new here, into place {frame.place + 1}",
-        "eager": "<b>eager</b>: no graph for this key, launched one by one",
-    }[frame.outcome]
-    if frame.evicted != EMPTY:
-        words += f"; key #{frame.evicted}, unused for {frame.idle} steps, is destroyed"
-    said = (
-        f'<p class="vl-frame" style="{FONT};margin:6px 0">Step {frame.step + 1} of '
-        f"{played.frames[-1].step + 1}: {words}.<br>"
-        f"So far <b>{frame.hits}</b> hits, <b>{frame.captures}</b> captures, "
-        f"<b>{frame.evictions}</b> evictions, <b>{frame.eager}</b> eager; {met} of "
-        f"{reachable:,} keys met. Graphs held: "
-        f"{int((played.places[at] != EMPTY).sum())}.</p>"
-    )
-    key = legend(
-        [("#", BLUE, False, "hit"), ("#", ORANGE, False, "capture"), ("#", GREY, False, "eager"),
-         ("#", "#9ecae1", False, "used lately (pale: long ago)")]
-    )  # fmt: skip
-    bars = f'<span style="{FONT}">Bars: rows of each sequence, by slot.</span>'
-    return said + _places(played, at) + _strip(played, at) + key + bars
-
-
-def _places(played: Playback, at: int) -> str:
-    frame, capacity = played.frames[at], min(played.places.shape[1], MAX_PLACES)
-    across, wide, high = 8, 106.0, 54.0
-    parts = []
-    for p in range(capacity):
-        x, y = (p % across) * wide, (p // across) * high
-        key = int(played.places[at, p])
-        age = at - int(played.used[at, p])
-        here = p == frame.place
-        edge = (BLUE if frame.outcome == "hit" else ORANGE) if here else "#9a9a9a"
-        fill = "none"
-        if key != EMPTY:
-            # Recent: blue. Long unused: white.
-            share = max(0.0, 1.0 - age / max(capacity, 1))
-            fill = f"rgb({255 - 97 * share:.0f},{255 - 53 * share:.0f},{255 - 30 * share:.0f})"
-        parts.append(
-            f'<rect x="{x + 2:.0f}" y="{y + 2:.0f}" width="{wide - 4:.0f}" '
-            f'height="{high - 4:.0f}" rx="3" fill="{fill}" stroke="{edge}" '
-            f'stroke-width="{4 if here else 1}"/>'
-        )
-        if key == EMPTY:
-            continue
-        parts.append(f'<text x="{x + 8:.0f}" y="{y + 18:.0f}" fill="#000">#{key}</text>')
-        if here:
-            word = frame.outcome
-            parts.append(
-                f'<text x="{x + wide - 8:.0f}" y="{y + 18:.0f}" text-anchor="end" fill="#000" '
-                f'font-weight="bold">{word}</text>'
-            )
-        rows = played.rows[key]
-        step = min(10.0, (wide - 18) / len(rows))
-        for i, r in enumerate(rows):
-            tall = 24.0 * r / max(max(rows), 4)
-            parts.append(
-                f'<rect x="{x + 9 + i * step:.1f}" y="{y + high - 7 - tall:.1f}" '
-                f'width="{max(step - 2, 1):.1f}" height="{tall:.1f}" fill="#333"/>'
-            )
-    tall = high * -(-capacity // across)
-    more = played.places.shape[1] - capacity
-    note = f'<p style="{FONT}">{more:,} further places are not drawn.</p>' if more > 0 else ""
-    return picture("".join(parts), across * wide, tall, "Places of the graph cache") + note
-
-
-def _strip(played: Playback, at: int) -> str:
-    n = len(played.frames)
-    wide = 848.0 / n
-    colours = {"hit": BLUE, "capture": ORANGE, "eager": GREY}
-    # A hit is low, a capture high: told apart without colour.
-    tall = {"hit": 9.0, "capture": 22.0, "eager": 15.0}
-    bar = max(wide - 0.6, 0.6)
-    parts = [
-        f'<rect x="{i * wide:.2f}" y="{26 - tall[f.outcome]:.0f}" width="{bar:.2f}"'
-        f' height="{tall[f.outcome]:.0f}" fill="{colours[f.outcome]}" '
-        f'opacity="{1 if i <= at else 0.25}"/>'
-        for i, f in enumerate(played.frames)
-    ]
-    x = (at + 0.5) * wide
-    parts.append(f'<path d="M{x:.1f} 28l-5 7h10z" fill="{INK}"/>')
-    return picture("".join(parts), 848, 38, "Hits (low) and captures (high) by step")

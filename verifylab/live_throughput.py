@@ -136,6 +136,9 @@ class Curves:
     gate : DataFrame
         By width: what the gate at the threshold gains over arrangement, ``delta_pct`` with its
         interval (zero where it leaves the arrangement alone), and ``canonical``.
+    over_better : DataFrame
+        By width: what the further policy gains over the better of the two arms, ``delta_pct`` with
+        its interval, and ``better``: that arm.
     recommendation : Recommendation
         Among every threshold from the narrowest width to above the widest.
     runs : Runs
@@ -145,6 +148,7 @@ class Curves:
     differences: pd.DataFrame
     policy_differences: pd.DataFrame
     gate: pd.DataFrame
+    over_better: pd.DataFrame
     recommendation: Recommendation
     runs: Runs
 
@@ -175,23 +179,33 @@ def curves(runs: Runs, machine: MachineProfile, threshold: int) -> Curves:
         "captures": spent.captures_ms, "launches": spent.launches_ms, "work": spent.work_ms,
     }  # fmt: skip
 
-    def minus_arrangement(i: int) -> pd.DataFrame:
+    def minus(base: int, i: int) -> pd.DataFrame:
         delta, parts = split(
-            (named["tokens"][0], named["tokens"][i]),
-            {name: (ms[0], ms[i]) for name, ms in causes.items()},
+            (named["tokens"][base], named["tokens"][i]),
+            {name: (ms[base], ms[i]) for name, ms in causes.items()},
         )
         out: dict[str, Any] = {"width": widths, "n": runs.seeds}
         for name, values in (("delta", delta), *parts.items()):
             out |= _intervals(values, f"{name}_pct", f"{name}_")
         return pd.DataFrame(out)
 
-    differences = minus_arrangement(1)
+    differences, policy_differences = minus(0, 1), minus(0, 2)
+    wins = differences.delta_pct > 0
+    over_better = policy_differences.where(~wins, minus(1, 2))
+    over_better["better"] = np.where(wins, "canonical", "arrangement")
     gate = differences[["width", "delta_pct", "delta_low", "delta_high"]].copy()
     gate["canonical"] = [Gate(threshold).canonical(w) for w in widths]
     gate.loc[~gate.canonical, ["delta_pct", "delta_low", "delta_high"]] = 0.0
     arms = runs.table[runs.table.policy.isin(ARMS)]
-    recommendation = recommend_arms(arms, machine, draws=DRAWS[runs.full])
-    return Curves(rates, differences, minus_arrangement(2), gate, recommendation, runs)
+    return Curves(
+        rates,
+        differences,
+        policy_differences,
+        gate,
+        over_better[["width", "better", "delta_pct", "delta_low", "delta_high"]],
+        recommend_arms(arms, machine, draws=DRAWS[runs.full]),
+        runs,
+    )
 
 
 def _intervals(values: np.ndarray, mean: str, prefix: str) -> dict[str, np.ndarray]:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["batch_view", "html_table", "side_by_side", "space_view", "wrong"]
 
 BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#777777"
+#: Band over a chart.
+BAND = "#E69F00"
+#: Ink of what matters less, on a light page or a dark one.
+DIM = "var(--jp-ui-font-color2, #666)"
 #: Fill of a sequence by its rows, light to dark; text on it black or white.
 ROWS_FILL = ("#f0f0f0", "#d3e4f3", "#a8cee4", "#6aaed6", "#3787c0", "#1864aa", "#0b4083")
 
@@ -38,7 +42,9 @@ def html_table(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str 
     names = "".join(f'<th style="{cell}" scope="col">{escape(h)}</th>' for h in head)
     named = f'<caption style="text-align:left">{escape(caption)}</caption>' if caption else ""
     return (
-        f'<div style="overflow-x:auto"><table style="{FONT};border-collapse:collapse;color:{INK}">'
+        # No width of its own: a wide table scrolls rather than widening what it stands in.
+        f'<div style="width:0;min-width:100%;overflow-x:auto">'
+        f'<table style="{FONT};border-collapse:collapse;color:{INK}">'
         f"{named}<thead><tr>{names}</tr></thead><tbody>{lines}</tbody></table></div>"
     )
 
@@ -142,17 +148,18 @@ def space_view(choices: Choices) -> str:
         x_label="batch width n (sequences)", y_label="keys (log)",
     )  # fmt: skip
     here = names.index(str(at.width))
-    chart.band(here, here, "#E69F00")
-    chart.level(choices.capacity, ORANGE, f"cache: {choices.capacity:,} graphs")
+    chart.band(here, here, BAND)
+    chart.level(choices.capacity, ORANGE)
     dealt = [float(v) for v in spaces.canonical_keys]
     own = [float(v) for v in spaces.arrangement_keys]
     chart.line(own, GREY)
     chart.line(dealt, BLUE)
-    chart.marks(range(len(own)), own, "#000", "o", hollow=True)
+    chart.marks(range(len(own)), own, INK, "o", hollow=True)
     chart.marks(range(len(dealt)), dealt, BLUE, "s")
     key = legend(
-        [("o", "#000", True, "arrangement"), ("s", BLUE, False, "canonical"),
-         ("--", ORANGE, False, "cache")]
+        [("o", INK, True, "arrangement"), ("s", BLUE, False, "canonical"),
+         ("--", ORANGE, False, f"cache: {choices.capacity:,} graphs"),
+         ("band", BAND, False, f"width {at.width}")]
     )  # fmt: skip
     fits = "all fit" if at.arrangement_keys <= choices.capacity else "<b>do not fit</b>"
     facts = [

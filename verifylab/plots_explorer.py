@@ -27,6 +27,12 @@ __all__ = [
     "throughput_figure",
 ]
 
+#: Sizes of a pair that must be read at half the width of a page.
+LARGE: dict[str, Any] = {
+    "font.size": 14, "axes.titlesize": 17, "axes.labelsize": 15, "legend.fontsize": 15,
+    "xtick.labelsize": 15, "ytick.labelsize": 15,
+}  # fmt: skip
+
 
 def stamped(shown: Curves, settings: Exploration) -> pd.DataFrame:
     """Return the differences with the columns of a stamp."""
@@ -62,7 +68,7 @@ def draw_gains(shown: Curves, threshold: int, ax: Axes) -> Axes:
     if gated:
         ax.axvspan(
             gated[0] - 0.5, gated[-1] + 0.5, color="#E69F00", alpha=0.2, lw=0,
-            label=f"gate open: n of {threshold} and up",
+            label=f"your gate, open: n of {threshold} and up",
         )  # fmt: skip
     ax.axhline(0, color="black", lw=1)
     ax.set_xlim(-0.6, len(widths) - 0.4)
@@ -77,18 +83,20 @@ def draw_gains(shown: Curves, threshold: int, ax: Axes) -> Axes:
 
 
 def throughput_figure(shown: Curves, settings: Exploration) -> Figure:
-    """Return gains and split."""
+    """Return gains above, and their split below."""
     table = stamped(shown, settings)
-    with matplotlib.style.context(STYLE):
-        figure = Figure(figsize=(17, 6.4))
-        left, right = figure.subplots(1, 2)
-        draw_gains(shown, settings.threshold, left)
-        draw_difference(table, right)
+    with matplotlib.style.context([STYLE, LARGE]):
+        figure = Figure(figsize=(11, 12))
+        upper, lower = figure.subplots(2, 1)
+        draw_gains(shown, settings.threshold, upper)
+        draw_difference(table, lower)
         footnote(
-            left, f"{settings.shown_graph_ms():.1f} ms a graph, {settings.graph_capacity} graphs, "
+            upper, f"{settings.shown_graph_ms():.1f} ms a graph, {settings.graph_capacity} graphs, "
             f"{shown.runs.steps} steps a seed",
         )  # fmt: skip
-        figure.subplots_adjust(left=0.06, right=0.985, top=0.93, bottom=0.17, wspace=0.18)
+        for small in (*upper.texts, *lower.texts):
+            small.set_fontsize(LARGE["font.size"])
+        figure.subplots_adjust(left=0.1, right=0.985, top=0.965, bottom=0.1, hspace=0.36)
     return figure
 
 

@@ -13,8 +13,10 @@ from html import escape
 __all__ = ["GLYPHS", "Chart", "legend", "picture"]
 
 INK = "var(--jp-ui-font-color1, #222)"
+PAPER = "var(--jp-layout-color1, #fff)"
 FAINT = "var(--jp-border-color2, #d5d5d5)"
 FONT = "font-family:var(--jp-ui-font-family, sans-serif);font-size:13px;line-height:1.45"
+BAND_OPACITY = 0.22
 
 #: Shapes of a mark, as polygon points around (0, 0); "o" is a circle.
 GLYPHS = {
@@ -37,21 +39,22 @@ def picture(body: str, width: float, height: float, label: str) -> str:
 
 def glyph(kind: str, x: float, y: float, colour: str, hollow: bool = False) -> str:
     """Return one mark."""
-    look = f'fill="{"#fff" if hollow else colour}" stroke="{colour}" stroke-width="2"'
+    look = f'fill="{PAPER if hollow else colour}" stroke="{colour}" stroke-width="2"'
     if kind == "o":
         return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" {look}/>'
     return f'<polygon points="{GLYPHS[kind]}" transform="translate({x:.1f},{y:.1f})" {look}/>'
 
 
 def legend(items: Iterable[tuple[str, str, bool, str]]) -> str:
-    """Return a wrapping line of (glyph or "-" or "--" or "#", colour, hollow, text)."""
+    """Return a wrapping line of (glyph or "-", "--", "#" or "band", colour, hollow, text)."""
     out = []
     for kind, colour, hollow, text in items:
         if kind in ("-", "--"):
             dash = ' stroke-dasharray="5 3"' if kind == "--" else ""
             mark = f'<path d="M0 8H22" stroke="{colour}" stroke-width="3"{dash}/>'
-        elif kind == "#":
-            mark = f'<rect x="4" y="2" width="13" height="12" fill="{colour}"/>'
+        elif kind in ("#", "band"):
+            faint = f' opacity="{BAND_OPACITY}"' if kind == "band" else ""
+            mark = f'<rect x="4" y="2" width="13" height="12" fill="{colour}"{faint}/>'
         else:
             mark = glyph(kind, 11, 8, colour, hollow)
         out.append(
@@ -158,18 +161,17 @@ class Chart:
         a, b = self.x(first) - half, self.x(last) + half
         self.parts.append(
             f'<rect x="{a:.1f}" y="{self.top:.1f}" width="{b - a:.1f}" '
-            f'height="{self.height - self.top - self.bottom:.1f}" fill="{colour}" opacity="0.22"/>'
+            f'height="{self.height - self.top - self.bottom:.1f}" fill="{colour}" '
+            f'opacity="{BAND_OPACITY}"/>'
         )
 
-    def level(self, value: float, colour: str, text: str = "", *, dash: str = "6 4") -> None:
-        """Draw a level across, named at the right."""
+    def level(self, value: float, colour: str, *, dash: str = "6 4") -> None:
+        """Draw a level across."""
         y = self.y(value)
         self.parts.append(
             f'<path d="M{self.left:g} {y:.1f}H{self.width - self.right:g}" stroke="{colour}" '
             f'stroke-width="1.8" stroke-dasharray="{dash}"/>'
         )
-        if text:
-            self.text(self.width - self.right - 4, y - 5, text, colour, anchor="end")
 
     def text(
         self, x: float, y: float, text: str, colour: str = INK, *, anchor: str = "middle"
@@ -190,7 +192,7 @@ class Chart:
             f'<text x="2" y="17" font-weight="bold" fill="{INK}" style="font-size:14px">'
             f"{escape(title)}</text>"
         )
-        for value in self._ticks():
+        for value in self.ticks():
             y = self.y(value)
             self.parts.append(f'<path d="M{self.left:g} {y:.1f}H{end:g}" stroke="{FAINT}"/>')
             self.text(self.left - 6, y + 4, f"{value:,.10g}", anchor="end")
@@ -204,13 +206,17 @@ class Chart:
             f'fill="{INK}">{escape(y_label)}</text>'
         )
 
-    def _ticks(self) -> list[float]:
+    def ticks(self) -> list[float]:
+        """Return where the ticks of y stand: 4 to 7 at round steps; on a log axis decades."""
         if self.log:
             decades = range(math.ceil(math.log10(self.low)), math.floor(math.log10(self.high)) + 1)
-            every = max(1, len(decades) // 6)
-            return [10.0**d for d in decades][::every]
-        rough = (self.high - self.low) / 5
-        power = 10.0 ** math.floor(math.log10(rough))
-        step = next(m * power for m in (1, 2, 5, 10) if m * power >= rough)
-        first = math.ceil(self.low / step - 1e-9)
-        return [i * step + 0.0 for i in range(first, math.floor(self.high / step + 1e-9) + 1)]
+            return [10.0**d for d in decades][:: max(1, -(-len(decades) // 7))]
+        power = 10.0 ** math.floor(math.log10((self.high - self.low) / 7))
+        # Round steps first; the others where no round one gives 4 to 7 ticks.
+        for of in ((1, 2, 5), (2.5,), (1.5, 4)):
+            for step in (m * p for p in (power, 10 * power) for m in of):
+                first = math.ceil(self.low / step - 1e-9)
+                last = math.floor(self.high / step + 1e-9)
+                if 4 <= last - first + 1 <= 7:
+                    return [i * step + 0.0 for i in range(first, last + 1)]
+        return [self.low, self.high]

@@ -1,8 +1,9 @@
 """The explorer: four tabs of controls over what the library computes.
 
 Widgets hold no arithmetic of the study. Each tab has a pure view (`verifylab.live_views`,
-`verifylab.live_curves`) and a static figure (`verifylab.plots_explorer`), which a plain cell shows
-beside it, so that a notebook that is re-opened or exported still shows something.
+`verifylab.live_curves`, `verifylab.live_cache`) and a static figure (`verifylab.plots_explorer`),
+which a plain cell shows beside it, so that a notebook that is re-opened or exported still shows
+something.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ import pandas as pd
 
 from verifylab.cache_player import play
 from verifylab.explain import explain
-from verifylab.exploration import Exploration, grid_file, parameter_cell
+from verifylab.exploration import Exploration
 from verifylab.gate import Gate
 from verifylab.key_choices import choices
 from verifylab.live_throughput import Curves, curves, simulate
-from verifylab.live_views import wrong
 from verifylab.widgets_batch import BatchTab
 from verifylab.widgets_cache import CacheTab
 from verifylab.widgets_common import Controls, Tab, spreads
 from verifylab.widgets_space import SpaceTab
+from verifylab.widgets_texts import Texts
 from verifylab.widgets_throughput import ThroughputTab
 
 if TYPE_CHECKING:
@@ -62,26 +63,8 @@ class Explorer:
             selected_index=0,
         )
         self.tab.observe(self._selected, "selected_index")
-        self.copy = ipw.Button(
-            description="Copy as parameters",
-            tooltip="Write the settings as a parameter cell and as a grid file, to copy from below",
-            layout=ipw.Layout(width="200px"),
-        )
-        self.copy.on_click(self._copied)
-        self.mistake = ipw.HTML()
-        text = {"layout": ipw.Layout(width="100%", height="190px"), "disabled": False}
-        self.cell = ipw.Textarea(value="", **text)
-        self.grid = ipw.Textarea(value="", **text)
-        self.texts = ipw.VBox(
-            [
-                ipw.HTML("Parameter cell of <code>explorer.ipynb</code> (papermill):"),
-                self.cell,
-                ipw.HTML("Grid file with one row, for <code>verifylab sweep</code>:"),
-                self.grid,
-            ],
-            layout=ipw.Layout(display="none"),
-        )
-        self.box = ipw.VBox([self.tab, self.copy, self.mistake, self.texts])
+        self.texts = Texts(self.controls)
+        self.box = ipw.VBox([self.tab, self.texts.box])
         self.batch.show(True)
         # Loops compile (the first time on a machine) and tables fill while the first tab is read.
         self.warming = threading.Thread(target=self._warm, daemon=True)
@@ -154,16 +137,6 @@ class Explorer:
     def _selected(self, change: Any) -> None:
         for i, tab in enumerate(self.tabs):
             tab.show(i == change["new"])
-
-    def _copied(self, button: Any) -> None:
-        try:
-            settings = self.controls.settings()
-        except ValueError as error:
-            self.mistake.value = wrong(str(error).splitlines()[0])
-            return
-        self.mistake.value = ""
-        self.cell.value, self.grid.value = parameter_cell(settings), grid_file(settings)
-        self.texts.layout.display = None
 
     def _ipython_display_(self) -> None:
         from IPython.display import display

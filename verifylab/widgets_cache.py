@@ -9,7 +9,7 @@ import ipywidgets as ipw
 from verifylab.cache_player import Playback, play
 from verifylab.exploration import Exploration
 from verifylab.key_choices import arm_keys
-from verifylab.live_curves import cache_view
+from verifylab.live_cache import cache_view
 from verifylab.widgets_common import Controls, Tab, row
 
 __all__ = ["CacheTab"]
@@ -32,7 +32,8 @@ class CacheTab(Tab):
         last = controls.start.play_steps
         self.player = ipw.Play(min=1, max=last, value=1, interval=250, description="play")
         self.at = ipw.IntSlider(
-            value=1, min=1, max=last, description="step", style={"description_width": "150px"},
+            value=1, min=1, max=last, description="step", readout=False,
+            style={"description_width": "150px"},
             layout=ipw.Layout(width="600px", max_width="100%"),
         )  # fmt: skip
         # Tied in the kernel: a page that was opened late sees where the player stands.

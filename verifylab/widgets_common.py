@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
@@ -10,17 +11,16 @@ import ipywidgets as ipw
 
 from verifylab._console import whole_numbers
 from verifylab.dcut import MAX_VERIFY_WIDTH
-from verifylab.experiment import MAX_CAPACITY
 from verifylab.exploration import (
     ARM_CHOICES,
     CACHE_POLICIES,
     MAX_GRAPH_MS,
-    MAX_PLAY_STEPS,
     MAX_THRESHOLD,
     POLICY_CHOICES,
     Exploration,
 )
 from verifylab.live_views import wrong
+from verifylab.widgets_number import Number
 from verifylab.workload import MAX_DRAFTS, calibrated
 
 __all__ = ["Controls", "Tab", "row", "spreads"]
@@ -31,7 +31,7 @@ RATIOS = (0.25, 0.5, 0.75, 1.0)
 
 
 def spreads(settings: Exploration) -> list[float]:
-    """Return the spreads to choose from: every 0.05, and those of calibration and settings."""
+    """Return the spreads that the slider reaches: every 0.05; and those of the start."""
     fixed = {round(0.05 * i, 2) for i in range(21)}
     return sorted({*fixed, calibrated().confidence_spread, settings.workload().confidence_spread})
 
@@ -39,6 +39,12 @@ def spreads(settings: Exploration) -> list[float]:
 def row(*children: ipw.Widget) -> ipw.HBox:
     """Return a line of controls that wraps where the page is narrow."""
     return ipw.HBox(list(children), layout=ipw.Layout(flex_flow="row wrap"))
+
+
+def _calibrated(machine: str) -> tuple[float, float]:
+    """Return graph cost (ms) and confidence spread as machine and calibration say, rounded."""
+    shown = Exploration(machine=machine).shown_graph_ms()
+    return round(shown, 1), round(calibrated().confidence_spread, 3)
 
 
 class Controls:
@@ -54,16 +60,14 @@ class Controls:
 
     def __init__(self, settings: Exploration) -> None:
         self.start = settings
+        # A kernel may handle two moves at once: the later must not be drawn over by the earlier.
+        self.drawing = threading.RLock()
         wide = ipw.Layout(width="420px", max_width="100%")
-        spread = settings.workload().confidence_spread
 
-        def whole(name: str, text: str, low: int, high: int) -> ipw.IntSlider:
-            return ipw.IntSlider(
-                value=getattr(settings, name), min=low, max=high, description=text,
-                style=_WIDE, layout=wide, continuous_update=False,
-            )  # fmt: skip
+        def whole(name: str, text: str, low: int, high: int) -> Number:
+            return Number(getattr(settings, name), text, (low, high, 1))
 
-        def choice(name: str, text: str, options: tuple[str, ...]) -> ipw.Dropdown:
+        def choice(name: str, text: str, options: tuple[Any, ...]) -> ipw.Dropdown:
             return ipw.Dropdown(
                 options=options, value=getattr(settings, name), description=text, style=_WIDE,
                 layout=wide,
@@ -75,6 +79,7 @@ class Controls:
                 style=_WIDE, layout=wide, continuous_update=at_once,
             )  # fmt: skip
 
+        graph_ms, spread = _calibrated(settings.machine)
         self.widgets: dict[str, Any] = {
             "slots": text("slots", "slots"),
             "depths": text("depths", "depths (rows)"),
@@ -82,44 +87,34 @@ class Controls:
                 options=[("as the gate", "gate"), *((a, a) for a in ARM_CHOICES[1:])],
                 value=settings.arm, description="arm", style=_WIDE,
             ),
-            "threshold": whole("threshold", "gate opens at (n)", 0, MAX_THRESHOLD),
+            "threshold": whole("threshold", "your gate opens at (n)", 0, MAX_THRESHOLD),
             "width": whole("width", "width n (sequences)", 1, MAX_VERIFY_WIDTH),
             "drafts": whole("drafts", "drafts a sequence", 1, MAX_DRAFTS),
-            "dcut_ratio": ipw.SelectionSlider(
+            "dcut_ratio": ipw.Dropdown(
                 options=RATIOS, value=min(RATIOS, key=lambda r: abs(r - settings.dcut_ratio)),
-                description="D-Cut ratio", style=_WIDE, layout=wide, continuous_update=False,
+                description="D-Cut ratio", style=_WIDE, layout=wide,
             ),
-            "graph_capacity": ipw.BoundedIntText(
-                value=settings.graph_capacity, min=1, max=MAX_CAPACITY,
-                description="cache (graphs)", style=_WIDE, layout=wide,
-            ),
+            "graph_capacity": Number(settings.graph_capacity, "cache (graphs)"),
             "widths": text("widths", "widths n (sequences)", at_once=False),
-            "graph_ms": ipw.FloatSlider(
-                value=min(settings.shown_graph_ms(), MAX_GRAPH_MS), min=0, max=MAX_GRAPH_MS,
-                step=0.1, description="graph cost (ms)", readout_format=".1f", style=_WIDE,
-                layout=wide, continuous_update=False,
+            "graph_ms": Number(
+                graph_ms if settings.graph_ms is None else settings.graph_ms, "graph cost (ms)",
+                (0, MAX_GRAPH_MS, 0.1), whole=False,
             ),
-            "confidence_spread": ipw.SelectionSlider(
-                options=[(f"{s:g}", s) for s in spreads(settings)], value=spread,
-                description="confidence spread", style=_WIDE, layout=wide,
-                continuous_update=False,
+            "confidence_spread": Number(
+                spread if settings.confidence_spread is None else settings.confidence_spread,
+                "confidence spread", (0, 1, 0.05), whole=False,
             ),
             "policy": choice("policy", "policy beside them", POLICY_CHOICES),
             "cache_policy": choice("cache_policy", "policy", CACHE_POLICIES),
-            "play_steps": ipw.BoundedIntText(
-                value=settings.play_steps, min=1, max=MAX_PLAY_STEPS, description="steps",
-                style=_WIDE, layout=wide,
-            ),
-            "seed": ipw.BoundedIntText(
-                value=settings.seed, min=0, max=2**32 - 1, description="seed", style=_WIDE,
-                layout=wide,
-            ),
+            "play_steps": Number(settings.play_steps, "steps"),
+            "seed": Number(settings.seed, "seed"),
         }  # fmt: skip
-        # Sliders round: only what was moved counts, so that "as calibrated" stays that.
-        self._untouched = {
-            name: self.widgets[name].value for name in ("graph_ms", "confidence_spread")
+        # What is shown rounded stands for the exact value.
+        self._exact: dict[str, dict[float, float | None]] = {
+            "graph_ms": {graph_ms: None},
+            "confidence_spread": {spread: None},
+            "dcut_ratio": {self["dcut_ratio"].value: settings.dcut_ratio},
         }
-        self._untouched["dcut_ratio"] = self.widgets["dcut_ratio"].value
 
     def __getitem__(self, name: str) -> Any:
         return self.widgets[name]
@@ -134,23 +129,19 @@ class Controls:
         """
         given: dict[str, Any] = {f.name: getattr(self.start, f.name) for f in fields(self.start)}
         for name, widget in self.widgets.items():
-            given[name] = widget.value
+            given[name] = widget.given if isinstance(widget, Number) else widget.value
         for name, high in (("slots", 2**32 - 1), ("depths", MAX_DRAFTS + 1)):
             given[name] = whole_numbers(name, given[name], 0, high, most=MAX_VERIFY_WIDTH)
         given["widths"] = whole_numbers(
             "widths", given["widths"], 1, MAX_VERIFY_WIDTH, most=MAX_VERIFY_WIDTH
         )
-        for name, value in self._untouched.items():
-            if given[name] == value:
-                given[name] = getattr(self.start, name)
+        for name, exact in self._exact.items():
+            given[name] = exact.get(given[name], given[name])
         return Exploration(**given)
 
     def calibrate(self) -> None:
         """Put graph cost and spread back to what the machine and the calibration say."""
-        self["graph_ms"].value = min(
-            Exploration(machine=self.start.machine).shown_graph_ms(), MAX_GRAPH_MS
-        )
-        self["confidence_spread"].value = calibrated().confidence_spread
+        self["graph_ms"].value, self["confidence_spread"].value = _calibrated(self.start.machine)
 
 
 class Tab:
@@ -189,11 +180,12 @@ class Tab:
 
     def update(self) -> None:
         """Draw what the controls say."""
-        try:
-            self.view.value = self.draw(self.controls.settings())
-        except ValueError as error:
-            said = str(error).splitlines()[0]
-            self.message.value = wrong(f"{said}. Shown: the last settings that were right.")
-        else:
-            self.message.value = ""
-            self.stale = False
+        with self.controls.drawing:
+            try:
+                self.view.value = self.draw(self.controls.settings())
+            except ValueError as error:
+                said = str(error).splitlines()[0]
+                self.message.value = wrong(f"{said}. Shown: the last settings that were right.")
+            else:
+                self.message.value = ""
+                self.stale = False

@@ -77,6 +77,8 @@ class ThroughputTab(Tab):
     def _html(self, settings: Exploration) -> str:
         runs = self.counted(settings)
         self.curves = curves(runs, settings.profile(), settings.threshold)
+        if not runs.full and not self.worker.is_alive():
+            self.progress.value, self.status.value = 0, ""
         stored = pd.DataFrame({"width": [], "delta_pct": [], "label": []})
         if chosen := self._stored.get(self.overlay.value):
             table = chosen.table("differences")
@@ -118,6 +120,8 @@ class ThroughputTab(Tab):
             said = f"failed: {error}"
         finally:
             self.status.value = said
+            if said != "done":
+                self.progress.value = 0
             self.run.disabled, self.stop.disabled = False, True
 
 
