@@ -20,6 +20,7 @@ import pandas as pd
 from verifylab.loading import COLUMNS
 from verifylab.repeats import FIRST_SEED, REPEAT
 from verifylab.stats import interval
+from verifylab.table_values import as_text, is_number, plain
 
 __all__ = ["CLASSES", "Comparison", "Delta", "compare_results", "lower_is_better"]
 
@@ -29,9 +30,8 @@ CLASSES = ("REGRESSION", "GAIN", "NO CHANGE", "NEW", "MISSING")
 _METRICS = ("tok_s", "step_ms", "total_ms")
 #: Columns that only number replicates, and those that say nothing about what was measured.
 _REPLICATES, _STAMPS = ("seed",), ("date", "time", "machine", "seeds", "commit")
-#: A number beyond is taken for infinite, and one this near to 0 for nothing to take percents of:
-#: between them no percentage and no variance overflows.
-_LARGEST, _NOTHING = 1e70, 1e-70
+#: So near to 0 there is nothing to take percents of: the largest `is_number` would overflow.
+_NOTHING = 1e-70
 _LOWER = ("_ms", "_us", "_ns", "_bytes", "_mib", "_mb", "seconds", "captures", "capture_fraction")
 _LOWER_TOO = ("launches_per_layer", "keys_seen", "nodes")
 
@@ -154,11 +154,11 @@ def _without_result(frame: pd.DataFrame, side: str) -> list[str]:
 
 
 def _without_number(frame: pd.DataFrame, side: str, metric: str) -> list[str]:
-    values = [_plain(value) for value in frame[metric].tolist()]
+    values = [plain(value) for value in frame[metric].tolist()]
     rows = dict.fromkeys(
         (sweep, run, value)
         for sweep, run, value in zip(frame.sweep, frame.run, values, strict=True)
-        if value is not None and not _is_number(value)
+        if value is not None and not is_number(value)
     )
     return [f"{side}: {metric} of {sweep}/{run} is {value}" for sweep, run, value in rows]
 
@@ -179,7 +179,7 @@ def _numbers(frame: pd.DataFrame) -> str:
 def _differing(a: pd.DataFrame, b: pd.DataFrame) -> dict[str, tuple[Any, Any]]:
     found = {}
     for name in sorted({n for f in (a, b) for n in f if n.startswith("param_")}):
-        sides = [set(map(_text, f[name])) if name in f else {"null"} for f in (a, b)]
+        sides = [set(map(as_text, f[name])) if name in f else {"null"} for f in (a, b)]
         if len(sides[0]) == len(sides[1]) == 1 and sides[0] != sides[1]:
             found[name] = (json.loads(sides[0].pop()), json.loads(sides[1].pop()))
     return found
@@ -196,11 +196,11 @@ def _by(a: pd.DataFrame, b: pd.DataFrame, names: list[str], metrics: list[str]) 
     run = ["sweep", "run", *(r for r in _REPLICATES if r in a and r in b)]
     by: list[str] = []
     # As texts: a list or a table cannot be looked up.
-    texts = [pd.DataFrame({n: f[n].map(_text) for n in run}) for f in (a, b)]
+    texts = [pd.DataFrame({n: f[n].map(as_text) for n in run}) for f in (a, b)]
     while able and any(text.duplicated().any() for text in texts):
         by.append(able.pop(0))
         for text, frame in zip(texts, (a, b), strict=True):
-            text[by[-1]] = frame[by[-1]].map(_text)
+            text[by[-1]] = frame[by[-1]].map(as_text)
     return by
 
 
@@ -213,14 +213,14 @@ def _keyed(
     marks = [frame["repeat"].tolist(), *(frame[r].tolist() for r in _REPLICATES if r in frame)]
     seen: dict[tuple[Any, ...], int] = {}
     for at, value in enumerate(frame[metric].tolist()):
-        if not _is_number(_plain(value)):
+        if not is_number(plain(value)):
             continue
-        where = {n.removeprefix("param_"): _plain(c[at]) for n, c in columns.items()}
+        where = {n.removeprefix("param_"): plain(c[at]) for n, c in columns.items()}
         key = json.dumps(where)
-        mark = tuple(_text(m[at]) for m in marks)
+        mark = tuple(as_text(m[at]) for m in marks)
         # Rows that nothing tells apart are paired in their order.
         nth = seen[key, *mark] = seen.get((key, *mark), -1) + 1
-        out.setdefault(key, {})[_text([*mark, nth])] = float(value)
+        out.setdefault(key, {})[as_text([*mark, nth])] = float(value)
     return out
 
 
@@ -260,32 +260,6 @@ def _delta(
 def _thin(deltas: list[Delta]) -> None:
     """Take out of every `where` what is the same in all: it tells nothing apart."""
     for name in list(deltas[0].where) if len(deltas) > 1 else ():
-        if len({_text(delta.where.get(name)) for delta in deltas}) == 1:
+        if len({as_text(delta.where.get(name)) for delta in deltas}) == 1:
             for delta in deltas:
                 delta.where.pop(name, None)
-
-
-def _plain(value: Any) -> Any:
-    """Return a value of a table as JSON has it, as text where it has none; None where missing."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        value = value.tolist()
-    if isinstance(value, dict):
-        return {str(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if value is pd.NA or value is pd.NaT or value != value:
-        return None
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "backslashreplace")
-    if value is None or isinstance(value, (bool, int, str)) or _is_number(value):
-        return value
-    return str(value)
-
-
-def _is_number(value: Any) -> bool:
-    """Whether it is finite, and so are the sum and the spread of many like it."""
-    return isinstance(value, (int, float)) and abs(value) <= _LARGEST
-
-
-def _text(value: Any) -> str:
-    return json.dumps(_plain(value), sort_keys=True)
