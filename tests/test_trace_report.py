@@ -239,3 +239,19 @@ def test_the_notebook_is_stored_clean_with_typed_parameters() -> None:
     Config(**{k: v for k, v in names.items() if k != "out"})
     for name in names["files"]:
         assert find(name).is_file()
+
+
+def test_a_clock_that_goes_back_often_does_not_flood_the_report(tmp_path):
+    path = tmp_path / "back.log"
+    lines = [
+        f"2026-08-17T05:{59 - at:02d}:00.000000Z  INFO a: Captured CUDA graph for batched verify "
+        f"ks=[4, 3] (n=2, key=Some([0, 4, 1, 3, 4294967295]))"
+        for at in range(40)
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    found = report(str(path), Config(files=[str(path)]))
+    assert len(found.tables["bounds"].query("policy == 'canonical'")) == 40
+    told = [text for text in found.sentences if text.startswith("Canonical at every width")]
+    assert len(told) == 8 and "And 32 more stretches of the log: see the table of bounds." in (
+        found.sentences
+    )

@@ -91,37 +91,57 @@ def bounds(
     if capacity < 1:
         raise ValueError(f"capacity must be 1 or more graphs, got {capacity}")
     captures = trace.table("captures")
-    sections = set(zip(captures.engine.astype(str), captures.segment, strict=True))
-    windows = trace.tables.get("windows")
-    if windows is not None:
-        sections |= set(zip(windows.engine.astype(str), windows.segment, strict=True))
+    windows = trace.tables.get("windows", captures.iloc[:0])
+    captured, counted = _by_section(captures), _by_section(windows)
+    keys = trace.table("keys").set_index("key_id", drop=False)
+    unreadable = bool(trace.counts.get("captures_unreadable"))
+    planned: dict[int, list[tuple[bytes | None, int]]] = {}
     rows = []
-    for engine, segment in sorted(sections):
-        section = _section(trace, engine, segment, from_start)
-        row: dict[str, Any] = {"engine": engine, "segment": segment, "policy": key_policy.name,
+    for engine, at in sorted(captured.keys() | counted.keys()):
+        here = (engine, at)
+        section = _section(
+            captures.iloc[captured.get(here, [])],
+            windows.iloc[counted.get(here, [])],
+            keys,
+            unreadable,
+            from_start,
+        )
+        row: dict[str, Any] = {"engine": engine, "segment": at, "policy": key_policy.name,
                                "capacity": capacity, "steps": section.steps}  # fmt: skip
-        rows.append(row | _bound(section, key_policy, capacity, profile))
+        rows.append(row | _bound(section, key_policy, capacity, profile, planned))
     return pd.DataFrame(rows, columns=None if rows else _COLUMNS)
 
 
-def _section(trace: Trace, engine: str, segment: int, from_start: bool | None) -> _Section:
-    def mine(table: pd.DataFrame) -> pd.DataFrame:
-        return table[(table.engine.astype(str) == engine) & (table.segment == segment)]
+def _by_section(table: pd.DataFrame) -> dict[tuple[str, int], Any]:
+    """Return where the rows of each engine's segments stand."""
+    found = table.groupby(["engine", "segment"], observed=True, sort=False).indices
+    return {(str(engine), segment): rows for (engine, segment), rows in found.items()}
 
+
+def _known(keys: pd.DataFrame, captures: pd.DataFrame) -> pd.DataFrame:
+    """Return the keys of captures that have one, by number."""
+    wanted = np.unique(captures.key_id.to_numpy())
+    return keys.loc[wanted[wanted >= 0]]
+
+
+def _section(
+    captures: pd.DataFrame,
+    windows: pd.DataFrame,
+    keys: pd.DataFrame,
+    unreadable: bool,
+    from_start: bool | None,
+) -> _Section:
     import pandas as pd
 
-    captures, keys = mine(trace.table("captures")), trace.table("keys")
-    windows = trace.tables.get("windows")
-    windows = None if windows is None else mine(windows)
-    if windows is None or windows.empty:
-        known = keys[keys.key_id.isin(captures.key_id)]
+    if windows.empty:
         logged = len(captures)
-        most = float("nan") if trace.counts.get("captures_unreadable") else float(logged)
+        most = float("nan") if unreadable else float(logged)
+        known = _known(keys, captures)
         return _Section(known, logged, most, 0, 0, False, 0, None, bool(from_start), False)
     first = windows.iloc[0]
     # Steps after the last window were not counted, so their captures are left out too.
     captures = captures[captures.offset < windows.offset.iloc[-1]]
-    known = keys[keys.key_id.isin(captures.key_id)]
+    known = _known(keys, captures)
     before = captures[(captures.offset < first.offset) & (captures.key_id >= 0)]
     parts = windows[["replay", "borrow", "capture", "eager"]].astype(float)
     steps, total = windows.steps.astype(float), int(windows.capture.sum())
@@ -147,7 +167,7 @@ def _section(trace: Trace, engine: str, segment: int, from_start: bool | None) -
         int((~whole).sum()),
         int(capacity.max()) if len(capacity) else None,
         bool(proven) if from_start is None else from_start,
-        bool(complete) and not trace.counts.get("captures_unreadable"),
+        bool(complete) and not unreadable,
     )
 
 
@@ -156,7 +176,9 @@ def _bound(
     key_policy: KeyPolicy | GatedPolicy,
     capacity: int,
     profile: MachineProfile | None,
+    planned: dict[int, list[tuple[bytes | None, int]]],
 ) -> dict[str, Any]:
+    """Bound one section; `planned` holds what the policy makes of each key, for the next one."""
     nan = float("nan")
     nothing = {"keys": 0, "captures_logged": section.captured, "captures_low": nan,
                "captures_high": nan, "fraction_low": nan, "fraction_high": nan}  # fmt: skip
@@ -170,14 +192,19 @@ def _bound(
     count = nodes_of(rules, *machine)
     new: dict[bytes | None, int] = {}
     same, parts = section.all_captures, 1
-    columns = (section.keys.key, section.keys.slots, section.keys.depths)
-    for key, slots, depths in zip(*columns, strict=True):
-        rows = np.asarray(depths, np.int64)
-        plan = key_policy.step(np.asarray(slots, np.int64), rows, int(rows.max()) - 1)
-        parts = max(parts, len(plan.dispatches))
-        for dispatch in plan.dispatches:
-            kept = dispatch.signature if rules.update and dispatch.key else dispatch.key
-            new[kept] = count(dispatch)[0]
+    columns = (section.keys.key_id, section.keys.key, section.keys.slots, section.keys.depths)
+    for number, key, slots, depths in zip(*columns, strict=True):
+        if number not in planned:
+            rows = np.asarray(depths, np.int64)
+            plan = key_policy.step(np.asarray(slots, np.int64), rows, int(rows.max()) - 1)
+            planned[number] = [
+                (d.signature if rules.update and d.key else d.key, count(d)[0])
+                for d in plan.dispatches
+            ]
+        dispatches = planned[number]
+        parts = max(parts, len(dispatches))
+        for kept, nodes in dispatches:
+            new[kept] = nodes
             same &= kept == key
     if rules.sightings == 0:
         none = {"captures_low": 0.0, "captures_high": 0.0, "why": "exact: it never captures"}

@@ -6,6 +6,7 @@ is from the tables beside. `verifylab.trace_plots` draws them.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -219,6 +220,10 @@ def _spaces(widths: list[int], config: Config) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["width", "arrangement_keys", "canonical_keys"])
 
 
+#: Stretches of a log that have sentences of their own; the clock may go back a thousand times.
+_TOLD = 8
+
+
 def _engine_log(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]]:
     import pandas as pd
 
@@ -239,7 +244,8 @@ def _engine_log(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]
         words = [_captured_words(windows, keys), _evicted_words(windows)]
     canonical = tables["bounds"][tables["bounds"].policy == "canonical"]
     cold = bounds(trace, policy("canonical"), *known[:2], from_start=True)
-    for row, if_cold in zip(canonical.itertuples(), cold.itertuples(), strict=True):
+    told = zip(canonical.itertuples(), cold.itertuples(), strict=True)
+    for row, if_cold in itertools.islice(told, _TOLD):
         engine = f"{row.engine}: " if row.engine else ""
         cost = ""
         if not np.isnan(getattr(row, "captures_ms_high", np.nan)):
@@ -254,6 +260,8 @@ def _engine_log(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]
                 f"If the log begins with its engine, set from_start: then it is "
                 f"{between(if_cold.captures_low, if_cold.captures_high)} captures."
             )
+    if (more := len(canonical) - _TOLD) > 0:
+        words.append(f"And {more:,} more stretches of the log: see the table of bounds.")
     words.append(
         "What canonical costs in tokens is not in a log of keys: a step trace has it, or see "
         "02_width_gate for the calibrated answer."
