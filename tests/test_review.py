@@ -207,3 +207,53 @@ def test_the_command(tmp_path):
     ]
     wrong = CliRunner().invoke(main, ["figures", str(tmp_path / "nowhere"), "--out", str(out)])
     assert wrong.exit_code == 2 and "is no folder of stored runs" in wrong.stderr
+
+
+def damaged(tmp_path, sweep, table, change):
+    """Return the sentence about a stored table that `change` made something else."""
+    shutil.copytree(STORED / sweep, tmp_path / sweep)
+    (path,) = (tmp_path / sweep).glob(f"*/**/*{table}.csv")
+    change(pd.read_csv(path)).to_csv(path, index=False)
+    with pytest.raises(ValueError, match=f"{sweep}/") as caught:
+        for drawn in collect([tmp_path]).drawn:
+            drawn.figure()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("sweep", "table", "change", "said"),
+    [
+        ("width_gate", "arms", lambda t: t.drop(columns="reachable_keys"), "no column 'reachable"),
+        ("width_gate", "arms", lambda t: t.drop(columns="policy"), "not as a sweep stores them"),
+        ("width_gate", "arms", lambda t: t.iloc[:0], "has no row"),
+        ("width_gate", "arms", lambda t: t[t.policy == "canonical"], "not as a sweep stores them"),
+        ("width_gate", "arms", lambda t: t[t.width != 8], "not as a sweep stores them"),
+        ("width_gate", "arms", lambda t: t.assign(tok_s="x"), "must hold finite numbers"),
+        ("width_gate", "arms", lambda t: t.assign(tok_s=float("nan")), "must hold finite numbers"),
+        ("why_it_costs", "map", lambda t: t.assign(gain_pct=float("inf")), "must hold finite"),
+        ("why_it_costs", "map", lambda t: t.drop(columns="second"), "not as a sweep stores them"),
+        ("cache_policies", "harmless", lambda t: t.iloc[:0], "has no row"),
+    ],
+)  # fmt: skip
+def test_a_damaged_table_is_one_sentence(tmp_path, sweep, table, change, said):
+    assert said in damaged(tmp_path, sweep, table, change)
+
+
+def test_names_are_drawn_as_they_are_spelled(tmp_path):
+    (run,) = (STORED / "width_gate").glob("*/")
+    shutil.copytree(run, tmp_path / "s" / r"run $\frac{1}{$")
+    (drawn, *_) = collect([tmp_path]).drawn
+    figure = drawn.figure()
+    FigureCanvasAgg(figure).draw()
+    assert any(r"$\frac{1}{$" in text.get_text() for text in figure.texts)
+
+
+def test_a_newer_run_and_a_wrong_list_of_folders_are_told(tmp_path):
+    shutil.copytree(STORED / "width_gate", tmp_path / "w")
+    (status,) = tmp_path.glob("w/*/status.json")
+    status.write_text(json.dumps({**json.loads(status.read_text()), "schema": 99}))
+    with pytest.raises(ValueError, match="no good stored run in"):
+        collect([tmp_path])
+    with pytest.raises(ValueError, match="sweeps must be a list of folders, got 5"):
+        collect(5)
+    assert collect(str(STORED)).drawn

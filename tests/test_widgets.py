@@ -83,6 +83,9 @@ def test_the_grid_file_is_a_sweep_of_one_row(tmp_path):
         ({"arm": "best"}, "arm must be one of gate, arrangement, canonical, got 'best'"),
         ({"widths": []}, "widths must list at least one number"),
         ({"graph_ms": -1.0}, "graph_ms must be 0 or more"),
+        ({"graph_ms": [1]}, "graph_ms must be a number of milliseconds, or None, got"),
+        ({"graph_ms": True}, "graph_ms must be a number of milliseconds, or None, got True"),
+        ({"runs": None}, "runs must be the name of a folder, got None"),
         ({"colour": 1}, "unknown parameter 'colour'"),
     ],
 )
@@ -440,3 +443,39 @@ def test_a_chart_keeps_what_lies_outside_on_its_edge():
     assert chart.y(1e9) == chart.y(100) < chart.y(1)
     flat = Chart(["1"], 0, 0, title="<t>", x_label="x", y_label="y")
     assert "&lt;t&gt;" in flat.render("a & b") and "a &amp; b" in flat.render("a & b")
+
+
+def test_a_full_run_is_shown_once_every_setting_is_right():
+    made = explorer(widths=[2, 8], seeds=2, steps=60)
+    made.warming.join()
+    made.tab.selected_index = 2
+    tab = made.throughput
+    tab.update()
+    tab._start(None)
+    made.controls["slots"].value = "bad"
+    tab.worker.join()
+    made.controls["slots"].value = ", ".join(map(str, range(8)))
+    made.tab.selected_index = 0
+    made.tab.selected_index = 2
+    assert tab.curves.runs.full and tab.status.value == "done" and tab.message.value == ""
+
+
+def test_a_damaged_overlay_is_marked(tmp_path):
+    import shutil
+
+    from test_notebooks import ROOT
+
+    shutil.copytree(ROOT / "tests" / "fixtures" / "stored" / "width_gate", tmp_path / "w")
+    (path,) = tmp_path.glob("w/*/**/*differences.csv")
+    path.write_text(path.read_text().replace("delta_pct", "other"))
+    made = explorer(widths=[2, 8], runs=str(tmp_path))
+    made.warming.join()
+    made.tab.selected_index = 2
+    before = made.throughput.view.value
+    made.throughput.overlay.value = made.throughput.overlay.options[1]
+    assert "has no column" in made.throughput.message.value
+    assert made.throughput.view.value == before
+    assert Exploration(graph_ms=-0.0, confidence_spread=-0.0, dcut_ratio=-0.0) == Exploration(
+        graph_ms=0.0, confidence_spread=0.0, dcut_ratio=0.0
+    )
+    assert "-0.0" not in parameter_cell(Exploration(graph_ms=-0.0, dcut_ratio=-0.0))

@@ -7,10 +7,11 @@ papermill or for pasting, `grid_file` writes what the width-gate notebook takes 
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from verifylab.checks import fraction, whole, whole_list
+from verifylab.checks import fraction, is_number, whole, whole_list
 from verifylab.dcut import DCUT_WIDTH_CAP, MAX_VERIFY_WIDTH, DraftLadder
 from verifylab.experiment import ARMS, MAX_CAPACITY
 from verifylab.explain import explain
@@ -139,6 +140,15 @@ class Exploration:
         whole("steps", self.steps, 10, 100_000)
         if self.confidence_spread is not None:
             fraction("confidence_spread", self.confidence_spread)
+        if self.graph_ms is not None and not is_number(self.graph_ms):
+            raise ValueError(
+                f"graph_ms must be a number of milliseconds, or None, got {self.graph_ms!r}"
+            )
+        if not isinstance(self.runs, (str, os.PathLike)):
+            raise ValueError(f"runs must be the name of a folder, got {self.runs!r}")
+        for name in ("graph_ms", "confidence_spread", "dcut_ratio"):
+            if (value := getattr(self, name)) == 0:
+                object.__setattr__(self, name, abs(value))  # no -0.0
         self.profile()
 
     def profile(self) -> MachineProfile:

@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from verifylab.checks import whole
 from verifylab.gate import CANONICAL_KEY_MIN_WIDTH
 from verifylab.plots import (
     STYLE,
@@ -92,6 +94,15 @@ PANELS = (
 )  # fmt: skip
 
 
+#: Columns that hold finite numbers in every stored table, by its name.
+_NUMBERS = {
+    "arms": ("width", "reachable_keys", "tok_s", "bound_tok_s"),
+    "differences": ("width", "delta_pct", "delta_low", "delta_high"),
+    "recommendation": ("min_width", "gain_pct", "probability"),
+    "map": ("width", "graph_ms", "gain_pct"),
+}
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawn:
     """A figure that could be drawn.
@@ -118,7 +129,8 @@ class Drawn:
         """Draw it anew, with its caption and how to read it."""
         with matplotlib.style.context(STYLE):
             figure = Figure(figsize=self.panel.size)
-            _DRAW[self.panel.name](self, figure)
+            with _as_stored(self.run):
+                _DRAW[self.panel.name](self, figure)
             for ax in figure.axes:
                 for text in [t for t in ax.texts if " | " in t.get_text()]:
                     text.remove()  # the panel's own stamp: the caption says more
@@ -128,7 +140,8 @@ class Drawn:
             figure.subplots_adjust(
                 left=0.11, right=0.97, top=1 - 0.5 / tall, bottom=foot / tall, hspace=0.32
             )
-            small: dict[str, Any] = {"fontsize": 9.5, "color": "#555555"}
+            # As it is spelled: a name may hold a dollar sign.
+            small: dict[str, Any] = {"fontsize": 9.5, "color": "#555555", "parse_math": False}
             figure.text(0.015, 0.16 / tall, self.caption, **small)
             figure.text(0.015, 0.36 / tall, said, va="bottom", **small)
         return figure
@@ -178,6 +191,10 @@ def collect(folders: Sequence[str | Path]) -> Review:
     ValueError
         When there is no stored run, or none of them has a figure in it.
     """
+    if isinstance(folders, (str, Path)):
+        folders = [folders]
+    if not isinstance(folders, Iterable) or not all(isinstance(f, (str, Path)) for f in folders):
+        raise ValueError(f"sweeps must be a list of folders, got {folders!r}")
     runs = stored_runs(*folders)
     named = ", ".join(map(str, folders))
     if not runs:
@@ -190,16 +207,32 @@ def collect(folders: Sequence[str | Path]) -> Review:
             continue
         run = max(having, key=lambda r: (r.ended, r.label))
         tables = {name: run.table(name) for name in panel.needs}
-        drawn.append(
-            Drawn(panel, run, _caption(panel, run, tables), tables, _reading(panel, tables))
-        )
+        for name in panel.needs:
+            run.numbers(name, *_NUMBERS.get(name, ()))
+        with _as_stored(run):
+            caption, reading = _caption(panel, run, tables), _reading(panel, tables)
+        drawn.append(Drawn(panel, run, caption, tables, reading))
     if not drawn:
         raise ValueError(
             f"no stored run in {named} holds a table that a figure needs: run the sweeps "
             f"{', '.join(sorted({p.sweep for p in PANELS}))} of data/sweeps"
         )
-    said = verdict({d.panel.sweep: (d.run, d.tables) for d in drawn}, runs)
+    with _as_stored(*{d.run.label: d.run for d in drawn}.values()):
+        said = verdict({d.panel.sweep: (d.run, d.tables) for d in drawn}, runs)
     return Review(tuple(drawn), tuple(missing), said, _passed_over(runs, drawn))
+
+
+@contextmanager
+def _as_stored(*runs: StoredRun) -> Iterator[None]:
+    """Name the run where its tables do not hold what a sweep stores."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        said = " ".join(str(error).split())[:200]
+        named = ", ".join(run.label for run in runs)
+        raise ValueError(
+            f"{named}: its tables are not as a sweep stores them ({type(error).__name__}: {said})"
+        ) from None
 
 
 def _caption(panel: Panel, run: StoredRun, tables: dict[str, pd.DataFrame]) -> str:
@@ -266,7 +299,8 @@ def _key_space(drawn: Drawn, figure: Figure) -> None:
         }
     )
     draw_key_counts(
-        spaces, _capacity(drawn), figure.subplots(), setting=drawn.run.setting()
+        spaces, _capacity(drawn), figure.subplots(),
+        setting=drawn.run.setting().replace("$", r"\$"),
     )  # fmt: skip
 
 
@@ -304,8 +338,7 @@ def _policy_map(drawn: Drawn, figure: Figure) -> None:
 
 
 def _capacity(drawn: Drawn) -> int:
-    value: Any = drawn.run.parameters.get("graph_capacity", 32)
-    return int(value)
+    return whole("graph_capacity", drawn.run.parameters.get("graph_capacity", 32), 1)
 
 
 _DRAW: dict[str, Callable[[Drawn, Figure], None]] = {

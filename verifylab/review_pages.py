@@ -156,7 +156,8 @@ def _share(left: float, bottom: float, right: float, top: float) -> Bbox:
 
 def _write(figure: Figure, text: str, y: float, **look: Any) -> None:
     """Write below `y` inches from the foot of the page, at its left margin."""
-    figure.text(MARGIN / PAGE[0], y / PAGE[1], text, va="top", linespacing=1.35, **look)
+    at = MARGIN / PAGE[0], y / PAGE[1]
+    figure.text(*at, text, va="top", linespacing=1.35, parse_math=False, **look)
 
 
 def _front(review: Review) -> list[Figure]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from verifylab.paths import shown
+from verifylab.records import READABLE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,6 +82,27 @@ class StoredRun:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise ValueError(f"{shown(path)} cannot be read: {reason}") from None
 
+    def numbers(self, name: str, *columns: str) -> pd.DataFrame:
+        """Return columns of a table, at least one row of finite numbers.
+
+        Raises
+        ------
+        ValueError
+            When one is missing or holds anything else.
+        """
+        import numpy as np
+
+        table = self.table(name)
+        if lacking := [c for c in columns if c not in table]:
+            raise ValueError(f"{self.label}: its table {name!r} has no column {lacking[0]!r}")
+        if table.empty:
+            raise ValueError(f"{self.label}: its table {name!r} has no row")
+        for column in columns:
+            if table[column].dtype.kind not in "iuf" or not np.isfinite(table[column]).all():
+                where = f"{self.label}: column {column!r} of its table {name!r}"
+                raise ValueError(f"{where} must hold finite numbers")
+        return table[list(columns)]
+
     def _path(self, name: str) -> Path | None:
         if name == "result":
             path = self.folder / "result.parquet"
@@ -111,7 +133,7 @@ def stored_runs(*folders: str | Path) -> list[StoredRun]:
 
 def _read(folder: Path) -> StoredRun | None:
     status = _json(folder / "status.json")
-    if status.get("status") != "ok":
+    if status.get("status") != "ok" or status.get("schema") not in READABLE:
         return None
     where = _json(folder / "provenance.json")
     parameters = _json(folder / "params.json").get("parameters")

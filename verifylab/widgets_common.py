@@ -184,6 +184,7 @@ class Tab:
             try:
                 self.view.value = self.draw(self.controls.settings())
             except ValueError as error:
+                self.stale = True
                 said = str(error).splitlines()[0]
                 self.message.value = wrong(f"{said}. Shown: the last settings that were right.")
             else:

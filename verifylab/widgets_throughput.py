@@ -77,12 +77,12 @@ class ThroughputTab(Tab):
     def _html(self, settings: Exploration) -> str:
         runs = self.counted(settings)
         self.curves = curves(runs, settings.profile(), settings.threshold)
-        if not runs.full and not self.worker.is_alive():
-            self.progress.value, self.status.value = 0, ""
+        if not self.worker.is_alive():
+            self.progress.value = self.progress.max if runs.full else 0
+            self.status.value = "done" if runs.full else ""
         stored = pd.DataFrame({"width": [], "delta_pct": [], "label": []})
         if chosen := self._stored.get(self.overlay.value):
-            table = chosen.table("differences")
-            stored = table[["width", "delta_pct"]].assign(label=chosen.label)
+            stored = chosen.numbers("differences", "width", "delta_pct").assign(label=chosen.label)
         return throughput_view(
             self.curves, settings.threshold, settings.shown_graph_ms(), settings.machine,
             published_here(settings), stored,
@@ -114,7 +114,9 @@ class ThroughputTab(Tab):
                 self._runs = (_counted_key(settings), runs)
                 said = "done"
                 self.update()  # a control moved meanwhile: a quick look at what it says now
-                if not self.curves or not self.curves.runs.full:
+                if self.stale:
+                    said = "done: shown once every setting is right"
+                elif not self.curves or not self.curves.runs.full:
                     said = "done, but a control was moved meanwhile: this is a quick look"
         except Exception as error:  # a thread's traceback would reach nobody
             said = f"failed: {error}"
