@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from verifylab import cli
 from verifylab.collecting import collect, garbage
-from verifylab.loading import scan
+from verifylab.loading import load, scan
 from verifylab.provenance import library_hash
 from verifylab.store import Record, Store
 
@@ -90,3 +90,14 @@ def test_a_half_replaced_run_is_put_back_and_not_called_removed():
     assert gc("--yes").startswith("0 folders")
     with Store("runs", "s"):
         assert seen() == {"s/r": "ok"}
+
+
+def test_an_imported_file_is_a_run_like_others_and_gc_leaves_it():
+    sample = Path(__file__).parent / "data" / "l38_r7_c8.json"
+    for out in ("runs/mine", "runs/imported/l38"):
+        done = CliRunner().invoke(cli.main, ["import", str(sample), "--out", out])
+        assert done.exit_code == 0, done.output
+    assert seen() == {"runs/mine": "ok", "imported/l38": "ok"}
+    frame = load("runs")
+    assert set(frame.status) == {"ok"} and set(frame.file) == {sample.name}
+    assert gc("--yes").startswith("0 folders") and len(seen()) == 2

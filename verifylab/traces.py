@@ -13,8 +13,9 @@ import json
 import re
 import secrets
 import shutil
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from verifylab import read_nsys as _nsys
 from verifylab import read_step_trace as _read_step
 from verifylab import read_vllm_log as _vllm
 from verifylab import step_trace as _step
+from verifylab.records import SCHEMA, Record, checksums
 from verifylab.trace_file import Notes, Trace, TraceError, blocks, head
 
 __all__ = ["FORMATS", "Trace", "TraceError", "detect", "import_files", "inspect", "load", "read"]
@@ -201,7 +203,7 @@ def import_files(files: Sequence[str | Path], out: str | Path) -> Path:
         raise TraceError("no file to import")
     if out.exists():
         raise TraceError(f"{out.name} exists already: name a folder that does not")
-    started = _now()
+    started, clock = _now(), time.monotonic()
     aside = out.with_name(f".part-{out.name}-{secrets.token_hex(6)}")
     try:
         (aside / "tables").mkdir(parents=True)
@@ -216,21 +218,26 @@ def import_files(files: Sequence[str | Path], out: str | Path) -> Path:
             ]
         pd.DataFrame(rows).to_parquet(aside / "result.parquet", index=False)
         names = [d["source"] for d in described]
-        _write(aside / "params.json", {"command": "import", "files": names})
-        _write(
-            aside / "status.json",
-            {"run": out.name, "status": "ok", "error": "", "started": started, "ended": _now(),
-             "schema": 1},
-        )  # fmt: skip
-        _write(
-            aside / "provenance.json",
-            {"verifylab": verifylab.__version__, "sha256": hashes, "traces": described},
-        )
+        parameters = {"command": "import", "files": names}
+        _write(aside / "params.json", {"schema": SCHEMA, "parameters": parameters, "repeat": 0})
+        origin = {"verifylab": verifylab.__version__, "sha256": hashes, "traces": described}
+        _write(aside / "provenance.json", {"schema": SCHEMA, **origin})
         text = "\n".join(
             f"{d['source']}: {FORMATS[d['format']]}, {d['steps']:,} steps, {d['events']:,} events"
             for d in described
         )
         (aside / "summary.txt").write_text(text + "\n", encoding="utf-8")
+        record = Record(
+            run=out.name,
+            status="ok",
+            error="",
+            seconds=round(time.monotonic() - clock, 3),
+            started=started,
+            ended=_now(),
+            identity="",
+            checksums=checksums(aside),
+        )
+        _write(aside / "status.json", asdict(record))
         aside.rename(out)
     except OSError as error:
         raise TraceError(f"{out.name} cannot be written: {error.strerror or error}") from None
