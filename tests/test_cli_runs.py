@@ -586,3 +586,12 @@ def test_pandas_reads_the_store_without_us():
             {path.parent.name: pd.read_parquet(path) for path in Path("runs").glob("*/*/*.parquet")}
         )
     assert len(read) == 16
+
+
+def test_a_comparison_of_nothing_is_not_all_well():
+    put("a", "x", {"tok_s": [1.0]}, {"ratio": 0.5})
+    put("b", "y", {"tok_s": [1.0]}, {"ratio": 0.75})
+    put("b", "z", {"tok_s": [1.0]}, {"ratio": 1.0})
+    put("a", "w", {"tok_s": [1.0]}, {"ratio": 0.25})
+    result = invoke("compare", "a", "b")
+    assert result.exit_code == 1 and "nothing was compared" in result.stderr

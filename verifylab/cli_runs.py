@@ -99,7 +99,7 @@ def compare(
     everything: bool,
     as_json: bool,
 ) -> int:
-    """Hold the results of B against those of A; exit code 1 where one is worse.
+    """Hold the results of B against those of A; exit code 1 where one is worse, or none compares.
 
     A and B are sweeps of --out, folders of runs, or commits (their runs in --out). Deltas are
     paired by parameters, row, repeat and seed; where there are several of the last two they come
@@ -126,6 +126,9 @@ def compare(
         click.echo(", ".join(f"{counts[kind]} {kind}" for kind in CLASSES))
     for line in found.left_out:
         click.echo(f"left out: {line}", err=True)
+    if found.deltas and len(found.deltas) == counts["NEW"] + counts["MISSING"]:
+        click.echo("error: nothing was compared: the two have no row in common", err=True)
+        return FAILED
     return FAILED if counts["REGRESSION"] else 0
 
 
