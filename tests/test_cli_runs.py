@@ -502,7 +502,7 @@ def test_the_report_is_one_file_that_asks_nobody():
     )
     assert sorted(path.name for path in Path(".").iterdir()) == ["r", "r.html", "runs"]
     assert invoke("report", "s", "--output", "new/r.html").exit_code == 0
-    assert "<td>all about &lt;ok&gt; &amp; more</td>" in text  # in the table of all runs
+    assert "<td class=said>all about &lt;ok&gt; &amp; more</td>" in text  # in the table of all runs
 
 
 def test_the_report_shows_every_column_of_a_result():

@@ -93,7 +93,7 @@ def _varied(runs: Sequence[Stored]) -> list[str]:
 
 
 def _overview(runs: Sequence[Stored], varied: list[str]) -> str:
-    head = ["run", "status", *varied, "repeat", "seconds", "started", "headline", "note"]
+    head = ["run", "status", "note, headline", *varied, "repeat", "seconds", "started"]
     rows = []
     for run in runs:
         record = run.record
@@ -101,10 +101,11 @@ def _overview(runs: Sequence[Stored], varied: list[str]) -> str:
         about = [record.repeat, f"{record.seconds:.1f}", record.started] if record else ["", "", ""]
         note = "; ".join(filter(None, (run.error, *(record.notes if record else ()))))
         link = f'<a href="#{escape(run.run)}">{escape(run.run)}</a>'
-        cells = [*values, *about, _private(headline(run.folder)), _private(note)]
+        said = _private("; ".join(filter(None, (note, headline(run.folder)))))
         rows.append(
             f"<tr><td>{link}</td>{_badge(run.status, 'td')}"
-            + "".join(f"<td>{escape(str(cell))}</td>" for cell in cells)
+            f"<td class=said>{escape(said)}</td>"
+            + "".join(f"<td>{escape(str(cell))}</td>" for cell in (*values, *about))
             + "</tr>"
         )
     return _wrapped(head, rows)
@@ -225,7 +226,7 @@ h1{margin:0}h2{margin-top:2.5rem;border-bottom:1px solid var(--line)}
 table{border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums}
 th,td{text-align:left;padding:.25rem .6rem;border-bottom:1px solid var(--line);vertical-align:top}
 th{background:var(--soft)}td{white-space:nowrap}
-td:last-child,.facts td{white-space:normal;overflow-wrap:anywhere}
+.facts td,.said{white-space:normal;overflow-wrap:anywhere}.said{min-width:20em}
 section{margin:1rem 0}summary{cursor:pointer;padding:.3rem 0}
 pre{overflow-x:auto;background:var(--soft);padding:.8rem;font-size:12.5px;line-height:1.35}
 figure{margin:1rem 0}img{max-width:100%;background:#fff}figcaption{color:#888}
