@@ -15,6 +15,8 @@ from typing import Any
 
 import click
 
+from verifylab.strict_json import unpaired
+
 __all__ = ["Commands", "json_line", "table", "whole_numbers"]
 
 #: Exit codes beside 0: a run or a check that is not ok (also: our own fault, or nobody left to
@@ -71,11 +73,9 @@ def _open_closed() -> None:
 def _check_surroundings(args: Sequence[str]) -> None:
     """Refuse what would fail later, in the middle of the work and for a reason that is unclear."""
     for text in args:
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError:
+        if unpaired(text):
             told = text.encode("utf-8", "backslashreplace").decode()
-            raise ValueError(f"{told!r} is not UTF-8 text: give the file another name") from None
+            raise ValueError(f"{told!r} is not UTF-8 text: give the file another name")
     try:
         os.getcwd()
     except OSError:

@@ -31,9 +31,8 @@ def main(job_path: str, fd: str) -> None:
     adopt_orphans()
     job = json.loads(Path(job_path).read_text(encoding="utf-8"))
     status, error = run(job["source"], job["notebook"], job["executed"], job["parameters"])
-    kill_run(
-        os.environ[TOKEN_VARIABLE]
-    )  # before this process ends, and its orphans become nobody's
+    # Before this process ends, and its orphans become nobody's.
+    kill_run(os.environ[TOKEN_VARIABLE])
     outcome = Path(job["outcome"])
     aside = outcome.with_suffix(".part")
     aside.write_text(json.dumps({"status": status, "error": error}), encoding="utf-8")

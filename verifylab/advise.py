@@ -18,16 +18,15 @@ from verifylab.dcut import DEFAULT_LADDER, DEFAULT_RATIO, DraftLadder
 from verifylab.experiment import Settings, grid
 from verifylab.gate import Gate
 from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
-from verifylab.graph_price import MAX_GRAPH_MS, NODES_PER_GRAPH, graph_ms_of, with_graph_ms
+from verifylab.graph_price import NODES_PER_GRAPH, graph_ms_of, with_graph_ms
 from verifylab.machine import MachineProfile
 from verifylab.policy import POLICIES, Baked
 from verifylab.recommend import Recommendation, log_gains, recommend_arms
-from verifylab.stats import interval, with_times
+from verifylab.stats import interval, with_interval, with_times
 from verifylab.workload import Workload, calibrated, spread_nodes
 
 __all__ = [
     "CANDIDATES",
-    "MAX_GRAPH_MS",
     "NODES_PER_GRAPH",
     "Advice",
     "advise",
@@ -102,11 +101,7 @@ class Gain:
     high: float
 
     def __str__(self) -> str:
-        return _percent(self.pct, self.low, self.high)
-
-
-def _percent(pct: float, low: float, high: float) -> str:
-    return f"{pct:+z.1f} % ({low:+z.1f} to {high:+z.1f})"
+        return with_interval(self.pct, self.low, self.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +254,7 @@ def _policy_sentence(widths: Sequence[int], gains: pd.DataFrame, table: pd.DataF
     parts = []
     for w in sorted(widths):
         g = gains[(gains.width == w) & (gains.policy == "indirect")].iloc[0]
-        parts.append(f"{_percent(g.gain_pct, g.gain_low, g.gain_high)} at {w}")
+        parts.append(f"{with_interval(g.gain_pct, g.gain_low, g.gain_high)} at {w}")
     return (
         "Reading slots from a device table instead (indirect: every sequence keeps its depth, "
         f"the key holds the depth runs alone) gains over the better arm {', '.join(parts)}. {best}"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from verifylab.loading import Stored, scan
+from verifylab.records import GOOD
 from verifylab.run_folder import remove
 from verifylab.store import LEFTOVERS, OLD, Store
 
@@ -15,7 +16,6 @@ __all__ = ["LEFTOVER", "Garbage", "collect", "garbage"]
 
 #: Status of what a killed sweep left.
 LEFTOVER = "leftover"
-_GOOD = ("ok", "stale")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def garbage(
     found = {}
     for sweep in sweeps:
         for stored in scan(sweep):
-            ready = stored.status in statuses if statuses else stored.status not in _GOOD
+            ready = stored.status in statuses if statuses else stored.status not in GOOD
             if ready and _ours(stored.folder):
                 found[stored.folder] = _of(stored, f"status {stored.status}")
         if not statuses:

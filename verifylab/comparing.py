@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from verifylab.loading import COLUMNS
+from verifylab.records import GOOD
 from verifylab.repeats import FIRST_SEED, REPEAT
 from verifylab.stats import interval
 from verifylab.table_values import as_text, is_number, plain
@@ -117,7 +118,7 @@ def compare_results(
         When there is nothing to compare.
     """
     left_out = [*_without_result(a, "A"), *_without_result(b, "B")]
-    a, b = (frame[frame.status.isin(("ok", "stale"))] for frame in (a, b))
+    a, b = (frame[frame.status.isin(GOOD)] for frame in (a, b))
     for name, frame in (("A", a), ("B", b)):
         if frame.empty:
             raise ValueError(f"{name} has no run with a result to compare")
@@ -148,7 +149,7 @@ def compare_results(
 
 
 def _without_result(frame: pd.DataFrame, side: str) -> list[str]:
-    bad = frame[~frame.status.isin(("ok", "stale"))]
+    bad = frame[~frame.status.isin(GOOD)]
     rows = zip(bad.sweep, bad.run, bad.status, strict=True)
     return [f"{side}: {sweep}/{run} is {status}" for sweep, run, status in rows]
 

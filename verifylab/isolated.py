@@ -60,7 +60,7 @@ def execute(
     folder: Path,
     limits: Limits,
     *,
-    source: bytes | None = None,
+    source: bytes,
     variables: Mapping[str, str] | None = None,
     stop: Stop | None = None,
 ) -> Ending:
@@ -78,8 +78,8 @@ def execute(
         Exists; also gets ``notebook.ipynb`` and the log.
     limits : Limits
         Time, the kernel's start included, and memory.
-    source : bytes, optional
-        The notebook's content, whatever the file holds by now; default: what it holds.
+    source : bytes
+        The notebook's content: what is run, whatever the file holds by now.
     variables : mapping, optional
         For the environment of its processes.
     stop : Stop, optional
@@ -166,13 +166,13 @@ def _killed_for_memory() -> int:
 
 
 def _write_job(
-    notebook: Path, source: bytes | None, parameters: dict[str, Any], folder: Path, scratch: Path
+    notebook: Path, source: bytes, parameters: dict[str, Any], folder: Path, scratch: Path
 ) -> Path:
     # Relative, so that the executed notebook names no folder of this machine.
     out = os.path.relpath(folder.resolve(), notebook.parent.resolve())
     job = scratch.resolve() / "job.json"
     copy = job.with_name("source.ipynb")
-    copy.write_bytes(notebook.read_bytes() if source is None else source)
+    copy.write_bytes(source)
     body = {
         "notebook": notebook.name,
         "source": str(copy),

@@ -17,6 +17,7 @@ from verifylab.live_views import (
     html_table,
     side_by_side,
 )
+from verifylab.stats import with_interval
 from verifylab.svg import FONT, INK, Chart, legend
 
 if TYPE_CHECKING:
@@ -103,11 +104,7 @@ def _yours(shown: Curves, threshold: int) -> str:
 
 
 def _gain(row: Any, unit: str = "") -> str:
-    """Write a gain with its interval."""
-    middle, low, high = (
-        round(x, 1) + 0.0 for x in (row.delta_pct, row.delta_low, row.delta_high)
-    )  # no -0.0
-    return f"{middle:+.1f}{unit} ({low:+.1f} to {high:+.1f})"
+    return with_interval(row.delta_pct, row.delta_low, row.delta_high, unit)
 
 
 def _gains(shown: Curves, threshold: int, published: pd.DataFrame, stored: pd.DataFrame) -> str:

@@ -14,14 +14,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from verifylab.paths import shown, unshown
-from verifylab.records import NEWER, Record, StoreError, content_of, damage, read_status
+from verifylab.records import GOOD, NEWER, Record, StoreError, content_of, damage, read_status
 from verifylab.result_tables import converted, read_result, together, unique
 from verifylab.strict_json import parse
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["COLUMNS", "Stored", "freshness", "is_run", "load", "origin_of", "scan"]
+__all__ = [
+    "COLUMNS",
+    "Stored",
+    "freshness",
+    "is_run",
+    "load",
+    "origin_of",
+    "read_object",
+    "scan",
+]
 
 #: Columns about the run that `load` puts in front.
 COLUMNS = ("sweep", "run", "status", "repeat", "attempts", "seconds", "started", "error")
@@ -117,7 +126,7 @@ def load(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     for stored in scan(paths):
         if NEWER in stored.error:
             raise StoreError(f"{shown(stored.folder)} has {stored.error}: update verifylab")
-        if stored.record and stored.status in ("ok", "stale"):
+        if stored.record and stored.status in GOOD:
             table, problem = read_result(stored.folder, stored.record)
             if problem:
                 stored = replace(stored, status="corrupt", error=problem)
@@ -173,12 +182,12 @@ def _runs(folder: Path) -> Iterator[Path]:
     if is_run(folder):
         yield folder
         return
-    inside = _folders(folder)
-    sweeps = [sub for sub in inside if not is_run(sub) and _is_sweep(sub)]
+    inside = {sub: is_run(sub) for sub in _folders(folder)}
+    sweeps = [sub for sub, run in inside.items() if not run and _is_sweep(sub)]
     if not sweeps and (folder / ".lock").is_file():
         yield from inside  # what lies in a sweep is a run, in whatever state
         return
-    yield from filter(is_run, inside)
+    yield from (sub for sub, run in inside.items() if run)
     for sweep in sweeps:
         below = _folders(sweep)
         yield from below if (sweep / ".lock").is_file() else filter(is_run, below)
@@ -210,7 +219,7 @@ def _stored(folder: Path, fresh: Callable[[Record], bool], deep: bool) -> Stored
         problem = "params.json is not as it was written (its checksum differs)"
     problem = problem or unsound
     if deep and not problem:
-        problem = _object(folder, "provenance.json")[2]
+        problem = read_object(folder, "provenance.json")[2]
     status, error = record.status, record.error
     if problem:
         status, error = "corrupt", problem
@@ -221,19 +230,19 @@ def _stored(folder: Path, fresh: Callable[[Record], bool], deep: bool) -> Stored
 
 def origin_of(run: Stored) -> dict[str, Any]:
     """Read a run's provenance, empty where it cannot be read."""
-    return _object(run.folder, "provenance.json")[0]
+    return read_object(run.folder, "provenance.json")[0]
 
 
 def _parameters(folder: Path) -> tuple[dict[str, Any], str, str]:
     """Return a run's parameters, the hash of their file, and what is the matter with it."""
-    body, digest, problem = _object(folder, "params.json")
+    body, digest, problem = read_object(folder, "params.json")
     found = body.get("parameters") if body else {}
     if isinstance(found, dict):
         return found, digest, problem
     return {}, digest, "a params.json whose parameters are no object"
 
 
-def _object(folder: Path, name: str) -> tuple[dict[str, Any], str, str]:
+def read_object(folder: Path, name: str) -> tuple[dict[str, Any], str, str]:
     """Read an object, the hash of its file, and what is the matter with it where it is there."""
     digest = ""
     try:

@@ -9,9 +9,10 @@ Schema of the folder (`SCHEMA`): ``status.json`` holds the fields of `Record`, `
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import stat
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from verifylab.run_files import never_waiting
 from verifylab.strict_json import parse, unpaired
 
 __all__ = [
+    "GOOD",
     "NEWER",
     "READABLE",
     "SCHEMA",
@@ -32,6 +34,7 @@ __all__ = [
     "read_record",
     "read_status",
     "result_problem",
+    "write_records",
 ]
 
 #: Version of the folder's layout and of the JSON files in it.
@@ -45,6 +48,8 @@ STATUSES = ("ok", "failed", "timeout", "died", "interrupted")
 #: What a stored run is seen as: ``stale`` is ok, but its notebook or the library changed since;
 #: ``corrupt`` has files that are missing, torn or not as they were written.
 SEEN = (*STATUSES, "stale", "corrupt")
+#: Of these, the ones whose results are whole and good.
+GOOD = ("ok", "stale")
 
 #: What of a run's folder is data. A notebook or a text may be opened and saved by its reader.
 _DATA = ("*.parquet", "params.json", "provenance.json")
@@ -193,6 +198,24 @@ def read_record(folder: Path) -> Record | None:
     return read_status(folder)[0]
 
 
+def write_records(
+    folder: Path, record: Record, parameters: dict[str, Any], provenance: dict[str, Any]
+) -> None:
+    """Write the three JSON files of a run, `record` last, with the checksums of its data."""
+    about = {"schema": SCHEMA, "parameters": parameters, "repeat": record.repeat}
+    _write_json(folder / "params.json", about)
+    _write_json(folder / "provenance.json", {"schema": SCHEMA, **provenance})
+    _write_json(folder / "status.json", asdict(replace(record, checksums=checksums(folder))))
+
+
+def _write_json(path: Path, body: dict[str, Any]) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        json.dump(body, file, indent=1)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())  # after a power cut the renamed folder must not hold empty records
+
+
 def checksums(folder: Path) -> dict[str, dict[str, Any]]:
     """Return size and SHA-256 of the data files that lie in a run's folder."""
     found = {}
@@ -230,8 +253,6 @@ def damage(folder: Path, record: Record, *, quick: bool = False) -> str:
             return f"no {name}"
         except OSError as error:
             return f"a {name} that cannot be read: {error.strerror}"
-        except (KeyError, TypeError):
-            return f"a status.json whose checksum of {name} is damaged"
     # A record of schema 1 has no checksums; nor may one that says ok go without a result.
     unknown = record.status == "ok" and "result.parquet" not in record.checksums
     return result_problem(folder) if unknown else ""

@@ -17,7 +17,7 @@ from typing import Any
 
 from verifylab.loading import COLUMNS, Stored, load, origin_of, scan
 from verifylab.paths import shown, write_aside
-from verifylab.records import SEEN, StoreError
+from verifylab.records import GOOD, SEEN, StoreError
 from verifylab.run_files import content, headline, text
 
 __all__ = ["ROWS", "render", "write_report"]
@@ -58,8 +58,8 @@ def render(sweep: str | Path) -> str:
     runs = scan(sweep, deep=True)
     if not runs:
         raise StoreError(f"{shown(sweep)} has no stored run to report")
-    good = [run for run in runs if run.status in ("ok", "stale")]
-    bad = [run for run in runs if run.status not in ("ok", "stale")]
+    good = [run for run in runs if run.status in GOOD]
+    bad = [run for run in runs if run.status not in GOOD]
     name = runs[0].sweep
     varied = _varied(runs)
     counts = Counter(run.status for run in runs)

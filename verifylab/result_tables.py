@@ -76,9 +76,8 @@ def _frame(tables: dict[int, Any], runs: list[int]) -> tuple[Any, str]:
         table = pa.concat_tables([tables[at] for at in runs])
         table.validate(full=True)  # texts that are not UTF-8 would be noticed by whoever reads them
         frame = table.to_pandas()
-    except (
-        Exception
-    ) as error:  # no such time zone, a year beyond 9999: Arrow holds more than pandas
+    # No such time zone, a year beyond 9999: Arrow holds more than pandas.
+    except Exception as error:
         told = " ".join(str(error).split())[:200]
         return None, f"a result.parquet whose values cannot be read: {told}"
     frame.index = pd.Index(np.repeat(runs, [tables[at].num_rows for at in runs]))

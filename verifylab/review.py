@@ -206,9 +206,7 @@ def collect(folders: Sequence[str | Path]) -> Review:
             missing.append(panel)
             continue
         run = max(having, key=lambda r: (r.ended, r.label))
-        tables = {name: run.table(name) for name in panel.needs}
-        for name in panel.needs:
-            run.numbers(name, *_NUMBERS.get(name, ()))
+        tables = {name: run.numbers(name, *_NUMBERS.get(name, ())) for name in panel.needs}
         with _as_stored(run):
             caption, reading = _caption(panel, run, tables), _reading(panel, tables)
         drawn.append(Drawn(panel, run, caption, tables, reading))

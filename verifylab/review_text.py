@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from verifylab.dcut import DCUT_WIDTH_CAP
+from verifylab.run_files import text
 from verifylab.stored_runs import StoredRun
 
 __all__ = ["WORDS", "kernels_kept", "verdict"]
@@ -136,9 +137,6 @@ def _basis(used: Mapping[str, tuple[StoredRun, dict[str, pd.DataFrame]]]) -> str
 
 
 def _summary(run: StoredRun) -> list[str]:
-    try:
-        text = (run.folder / "summary.txt").read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return []
-    lines = (re.sub(r"-(0\.0+)(?!\d)", r"+\1", line.strip()) for line in text.splitlines())
+    said = text(run.folder, "summary.txt").splitlines()
+    lines = (re.sub(r"-(0\.0+)(?!\d)", r"+\1", line.strip()) for line in said)
     return [line for line in lines if line]

@@ -15,7 +15,7 @@ import pandas as pd
 from verifylab.counters import times
 from verifylab.machine import MachineProfile
 
-__all__ = ["PARTS", "interval", "log_mean", "paired", "split", "with_times"]
+__all__ = ["PARTS", "interval", "log_mean", "paired", "split", "with_interval", "with_times"]
 
 #: Causes of a difference, in the order in which they are shown. `work` is rows, sequences and
 #: dispatches: the same in both arms of a steady run, so 0 there.
@@ -80,6 +80,11 @@ def interval(values: np.ndarray, confidence: float = 0.95) -> tuple[float, float
         t.ppf(0.5 + confidence / 2, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
     )
     return mean, mean - half, mean + half
+
+
+def with_interval(percent: float, low: float, high: float, unit: str = " %") -> str:
+    """Write a relative difference with its interval, like ``+5.8 % (+5.0 to +7.5)``."""
+    return f"{percent:+z.1f}{unit} ({low:+z.1f} to {high:+z.1f})"
 
 
 def with_times(runs: pd.DataFrame, machine: MachineProfile | dict[str, Any]) -> pd.DataFrame:

@@ -10,12 +10,11 @@ then, and a good result only for another good one: a failure beside a good resul
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import secrets
 import threading
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -28,11 +27,11 @@ from verifylab.records import (
     STATUSES,
     Record,
     StoreError,
-    checksums,
     damage,
     read_record,
     read_status,
     result_problem,
+    write_records,
 )
 from verifylab.run_folder import remove
 
@@ -169,11 +168,7 @@ class Store:
         elif _worth_keeping(final):
             final = failed
         _name_finally(aside, final.name)
-        parameters = {"schema": SCHEMA, "parameters": parameters, "repeat": record.repeat}
-        _write_json(aside / "params.json", parameters)
-        _write_json(aside / "provenance.json", {"schema": SCHEMA, **provenance})
-        record = replace(record, checksums=checksums(aside))
-        _write_json(aside / "status.json", asdict(record))
+        write_records(aside, record, parameters, provenance)
         with suppress(OSError):  # there are figures
             (aside / "figures").rmdir()
         old = self.folder / f"{OLD}{final.name}"
@@ -236,11 +231,3 @@ def _name_finally(aside: Path, final: str) -> None:
         if path.is_file():
             content = path.read_bytes()
             path.write_bytes(content.replace(aside.name.encode(), final.encode()))
-
-
-def _write_json(path: Path, body: dict[str, Any]) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        json.dump(body, file, indent=1)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())  # after a power cut the renamed folder must not hold empty records

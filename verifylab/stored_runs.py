@@ -5,13 +5,13 @@ The one place that knows how a run's folder looks; the rest asks for tables. Not
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from verifylab.loading import read_object
 from verifylab.paths import shown
-from verifylab.records import READABLE
+from verifylab.records import read_record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,7 +83,7 @@ class StoredRun:
             raise ValueError(f"{shown(path)} cannot be read: {reason}") from None
 
     def numbers(self, name: str, *columns: str) -> pd.DataFrame:
-        """Return columns of a table, at least one row of finite numbers.
+        """Return a table that has rows, and finite numbers in these columns.
 
         Raises
         ------
@@ -101,7 +101,7 @@ class StoredRun:
             if table[column].dtype.kind not in "iuf" or not np.isfinite(table[column]).all():
                 where = f"{self.label}: column {column!r} of its table {name!r}"
                 raise ValueError(f"{where} must hold finite numbers")
-        return table[list(columns)]
+        return table
 
     def _path(self, name: str) -> Path | None:
         if name == "result":
@@ -132,11 +132,11 @@ def stored_runs(*folders: str | Path) -> list[StoredRun]:
 
 
 def _read(folder: Path) -> StoredRun | None:
-    status = _json(folder / "status.json")
-    if status.get("status") != "ok" or status.get("schema") not in READABLE:
+    record = read_record(folder)
+    if record is None or record.status != "ok":
         return None
-    where = _json(folder / "provenance.json")
-    parameters = _json(folder / "params.json").get("parameters")
+    where, _, _ = read_object(folder, "provenance.json")
+    parameters = read_object(folder, "params.json")[0].get("parameters")
     commit = str(where.get("commit") or "")[:9]
     return StoredRun(
         folder.parent.name,
@@ -144,13 +144,5 @@ def _read(folder: Path) -> StoredRun | None:
         folder,
         parameters if isinstance(parameters, dict) else {},
         commit + ("+" if commit and where.get("dirty") else ""),
-        str(status.get("ended") or where.get("ended") or ""),
+        record.ended,
     )
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        body = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return body if isinstance(body, dict) else {}

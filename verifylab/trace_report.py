@@ -38,6 +38,8 @@ BOUNDED = ("arrangement", "canonical", "indirect", "exec_update", "capture_on_se
            "padded", "sglang_ragged", "vllm_piecewise", "trtllm")  # fmt: skip
 #: Sizes named in a sentence.
 _LISTED = 16
+#: Stretches of a log that have sentences of their own; the clock may go back a thousand times.
+_TOLD = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,10 +220,6 @@ def _spaces(widths: list[int], config: Config) -> pd.DataFrame:
              "canonical_keys": space.canonical_keys}
         )  # fmt: skip
     return pd.DataFrame(rows, columns=["width", "arrangement_keys", "canonical_keys"])
-
-
-#: Stretches of a log that have sentences of their own; the clock may go back a thousand times.
-_TOLD = 8
 
 
 def _engine_log(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]]:

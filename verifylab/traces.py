@@ -15,7 +15,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from verifylab import read_nsys as _nsys
 from verifylab import read_step_trace as _read_step
 from verifylab import read_vllm_log as _vllm
 from verifylab import step_trace as _step
-from verifylab.records import SCHEMA, Record, checksums
+from verifylab.records import Record, write_records
 from verifylab.trace_file import Notes, Trace, TraceError, blocks, head
 
 __all__ = ["FORMATS", "Trace", "TraceError", "detect", "import_files", "inspect", "load", "read"]
@@ -217,11 +217,6 @@ def import_files(files: Sequence[str | Path], out: str | Path) -> Path:
                 for kind, count in trace.counts.items()
             ]
         pd.DataFrame(rows).to_parquet(aside / "result.parquet", index=False)
-        names = [d["source"] for d in described]
-        parameters = {"command": "import", "files": names}
-        _write(aside / "params.json", {"schema": SCHEMA, "parameters": parameters, "repeat": 0})
-        origin = {"verifylab": verifylab.__version__, "sha256": hashes, "traces": described}
-        _write(aside / "provenance.json", {"schema": SCHEMA, **origin})
         text = "\n".join(
             f"{d['source']}: {FORMATS[d['format']]}, {d['steps']:,} steps, {d['events']:,} events"
             for d in described
@@ -235,9 +230,10 @@ def import_files(files: Sequence[str | Path], out: str | Path) -> Path:
             started=started,
             ended=_now(),
             identity="",
-            checksums=checksums(aside),
         )
-        _write(aside / "status.json", asdict(record))
+        parameters = {"command": "import", "files": [d["source"] for d in described]}
+        origin = {"verifylab": verifylab.__version__, "sha256": hashes, "traces": described}
+        write_records(aside, record, parameters, origin)
         aside.rename(out)
     except OSError as error:
         raise TraceError(f"{out.name} cannot be written: {error.strerror or error}") from None
@@ -298,10 +294,6 @@ def _store(trace: Trace, folder: Path, number: int) -> dict[str, Any]:
         "warnings": list(trace.warnings),
         "about": dict(trace.about),
     }
-
-
-def _write(path: Path, body: dict[str, Any]) -> None:
-    path.write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
 
 
 def _sha256(path: Path) -> str:

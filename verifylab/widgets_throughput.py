@@ -82,7 +82,8 @@ class ThroughputTab(Tab):
             self.status.value = "done" if runs.full else ""
         stored = pd.DataFrame({"width": [], "delta_pct": [], "label": []})
         if chosen := self._stored.get(self.overlay.value):
-            stored = chosen.numbers("differences", "width", "delta_pct").assign(label=chosen.label)
+            table = chosen.numbers("differences", "width", "delta_pct")
+            stored = table[["width", "delta_pct"]].assign(label=chosen.label)
         return throughput_view(
             self.curves, settings.threshold, settings.shown_graph_ms(), settings.machine,
             published_here(settings), stored,
