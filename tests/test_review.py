@@ -37,6 +37,26 @@ def saved(review, tmp_path_factory):
     return save_review(review, tmp_path_factory.mktemp("saved"))
 
 
+def changed(run, **parameters):
+    """Give a stored run other parameters."""
+    body = json.loads((run / "params.json").read_text())
+    body["parameters"] |= parameters
+    (run / "params.json").write_text(json.dumps(body))
+
+
+def ended(run, when):
+    """Give a stored run another time at which it ended."""
+    body = json.loads((run / "status.json").read_text())
+    (run / "status.json").write_text(json.dumps({**body, "ended": when}))
+
+
+def a_copy(tmp_path):
+    """Return the folder of a copy of the small sweeps, and in it the width-gate run."""
+    shutil.copytree(STORED, tmp_path / "runs")
+    (run,) = (tmp_path / "runs" / "width_gate").glob("*/")
+    return tmp_path / "runs", run
+
+
 def test_all_six_figures_with_their_captions(review):
     assert [d.panel for d in review.drawn] == list(PANELS) and review.missing == ()
     for drawn in review.drawn:
@@ -91,6 +111,109 @@ def test_everything_is_written_and_twice_alike(review, saved, tmp_path):
     assert [p.read_bytes() for p in written] == [p.read_bytes() for p in again]
 
 
+def test_what_the_verdict_rests_on_is_of_the_run_of_the_gate(tmp_path):
+    runs, gate = a_copy(tmp_path)
+    changed(gate, graph_ms=10.0, dcut_ratio=0.5)
+    review = collect([runs])
+    (basis,) = [line for line in review.verdict if line.startswith("All times are modelled")]
+    assert "D-Cut ratio 0.5" in basis and "; 10.0 ms a capture and eviction." in basis
+    assert "31.3" not in basis
+    other = (
+        f"At other settings than width_gate/{gate.name}: D-Cut ratio 0.75 (there D-Cut ratio 0.5), "
+        "31.3 ms a capture and eviction (there 10.0 ms a capture and eviction)."
+    )
+    policies = [line for line in review.verdict if "(indirect:" in line]
+    assert len(policies) == 1 and policies[0].startswith(f"{other} Reading slots")
+    assert any(line.startswith(f"{other} At width 8 no cache") for line in review.verdict)
+    readings = {d.panel.name: d.reading for d in review.drawn}
+    assert [name for name, said in readings.items() if said.startswith(other)] == [
+        "5_capacity_memory", "6_policy_map",
+    ]  # fmt: skip
+    # A run that stores what its graphs cost is taken at its word.
+    pd.read_csv(gate / "arms.csv").assign(graph_ms=12.5).to_csv(gate / "arms.csv", index=False)
+    assert any("; 12.5 ms a capture" in line for line in collect([runs]).verdict)
+
+
+def test_a_measured_gate_is_told_from_what_is_modelled_beside_it(tmp_path):
+    runs, gate = a_copy(tmp_path)
+    arms = pd.read_csv(gate / "arms.csv")
+    arms.assign(time="measured", machine="GPU X", graph_ms=None).to_csv(gate / "arms.csv")
+    review = collect([runs])
+    (basis,) = [line for line in review.verdict if line.startswith("Times of the width gate")]
+    assert "measured on GPU X, the other figures modelled on gb10-published; D-Cut" in basis
+    assert "a capture" not in basis
+    readings = {d.panel.name: d.reading for d in review.drawn}
+    assert "when the seeds are redrawn" in readings["3_gate"]
+    other = f"At other settings than width_gate/{gate.name}: times of gb10-published (there times"
+    assert readings["6_policy_map"].startswith(f"{other} of GPU X). ")
+
+
+def test_runs_at_one_setting_are_not_told_apart(review):
+    assert not any("other settings" in d.reading for d in review.drawn)
+    assert not any("other settings" in line or "one of" in line for line in review.verdict)
+
+
+def test_one_study_is_drawn_from_one_run(tmp_path):
+    runs, whole = a_copy(tmp_path)
+    part = whole.with_name("part")
+    shutil.copytree(whole, part)
+    (part / "recommendation.csv").unlink()
+    ended(part, "2999-01-01T00:00:00+00:00")
+    review = collect([runs])
+    assert {d.run.folder for d in review.drawn if d.panel.sweep == "width_gate"} == {whole}
+    assert review.passed_over == (
+        f"width_gate/part (2999-01-01T00:00:00+00:00): {whole.parent.name}/{whole.name} holds more "
+        "of the figures",
+    )
+
+
+def test_one_cell_of_a_grid_is_said_to_be_one(tmp_path):
+    runs, first = a_copy(tmp_path)
+    for capacity in (8, 16, 64, 128, 256):
+        cell = first.with_name(f"cell-{capacity}")
+        shutil.copytree(first, cell)
+        changed(cell, graph_capacity=capacity, seeds=3)
+    ended(first, "2999-01-01")
+    review = collect([runs])
+    (told,) = [line for line in review.verdict if " is one of " in line]
+    assert told.startswith(f"width_gate/{first.name} is one of 6 runs with different parameters")
+    (line,) = review.passed_over
+    assert line.startswith("5 runs of width_gate, such as width_gate/cell-128: graph_capacity 128,")
+    shutil.rmtree(first.with_name("cell-8"))
+    assert len(collect([runs]).passed_over) == 4
+
+
+@pytest.mark.parametrize(
+    ("sweep", "table", "change", "said"),
+    [
+        ("width_gate", "recommendation", lambda t: t.assign(gain_pct=t.gain_pct[::-1].values),
+         "its summary says 'Gate at 7' and +2.0 %, its table 'recommendation' +2.0 % at 6"),
+        ("width_gate", "recommendation", lambda t: t.assign(gain_pct=t.gain_pct + 1),
+         "its summary says 'Gate at 7' and +2.0 %, its table 'recommendation' +3.0 % at 7"),
+        ("width_gate", "recommendation", lambda t: t[t.min_width != 7], "its summary says 'Gate"),
+        ("width_gate", "differences", lambda t: t.assign(width=t.width.values[::-1]),
+         "its tables contradict each other: canonical at width "),
+        ("width_gate", "arms", lambda t: t[t.width != 8], "has the widths 2, 4, 6, 7, 16, its par"),
+        ("width_gate", "arms", lambda t: t.assign(tok_s=-t.tok_s), "must be 0 or more, got -1"),
+        ("why_it_costs", "map", lambda t: t.assign(graph_ms=t.graph_ms - 1), "0 or more, got -1"),
+        ("cache_policies", "harmless", lambda t: t.assign(width=-8), "must be 1 or more, got -8"),
+    ],
+)  # fmt: skip
+def test_tables_that_contradict_are_one_sentence(tmp_path, sweep, table, change, said):
+    assert said in damaged(tmp_path, sweep, table, change)
+
+
+def test_a_folder_of_something_else_is_left_alone(review, tmp_path):
+    for name in ("index.html", "handout.pdf"):
+        other = tmp_path / name / name
+        other.parent.mkdir()
+        other.write_text("<title>My page</title>")
+        with pytest.raises(ValueError, match=f"{name} is there already, and not of a design rev"):
+            save_review(review, other.parent)
+        assert [p.name for p in other.parent.iterdir()] == [name]
+        assert other.read_text() == "<title>My page</title>"
+
+
 def test_what_is_missing_is_named(tmp_path):
     shutil.copytree(STORED / "width_gate", tmp_path / "width_gate")
     review = collect([tmp_path])
@@ -107,10 +230,8 @@ def test_the_run_that_ended_last_is_drawn_and_the_others_are_named(tmp_path):
     (first,) = (tmp_path / "runs" / "width_gate").glob("*/")
     second = first.parent.parent / "again" / "early"
     shutil.copytree(first, second)
-    for folder, ended in ((first, "T09:00:00"), (second, "T10:00:00")):
-        body = json.loads((folder / "status.json").read_text())
-        body["ended"] = body["ended"][:10] + ended
-        (folder / "status.json").write_text(json.dumps(body))
+    ended(first, "2026-11-30T10:30:00+02:00")
+    ended(second, "2026-11-30T09:00:00+00:00")  # later, though the text sorts before
     review = collect([tmp_path / "runs"])
     assert {d.run.label for d in review.drawn} == {"again/early"}
     (line,) = review.passed_over
@@ -127,16 +248,19 @@ def test_a_drain_is_told_from_its_own_run(tmp_path):
     (steady,) = (tmp_path / "width_gate").glob("*/")
     drain = steady.with_name("drain")
     shutil.copytree(steady, drain)
-    for name, key, value in (
-        ("params.json", "parameters", {"mode": "drain"}), ("status.json", "ended", "2001-01-01"),
-    ):  # fmt: skip
-        body = json.loads((drain / name).read_text())
-        (drain / name).write_text(json.dumps({**body, key: value}))
+    changed(drain, mode="drain")
+    ended(drain, "2999-01-01")
     (drain / "summary.txt").write_text("Gate at 8, a drain.")
-    said = collect([tmp_path]).verdict
-    assert any(
-        line.startswith("As a drain (width_gate/drain): Gate at 8, a drain.") for line in said
-    )
+    review = collect([tmp_path])
+    assert {d.run.folder for d in review.drawn} == {steady}, "a drain comes after a steady run"
+    told = [line for line in review.verdict if line.startswith("As a drain (width_gate/drain): ")]
+    assert told and "Gate at 8, a drain." in told[0]
+    changed(drain, graph_capacity=64)
+    (told,) = [line for line in collect([tmp_path]).verdict if line.startswith("As a drain")]
+    assert "(width_gate/drain; 64 graphs (there 32 graphs))" in told
+    shutil.rmtree(steady)
+    with pytest.raises(ValueError, match="its summary says 'Gate at 8', its table"):
+        collect([tmp_path])
 
 
 def test_all_pages_of_the_handout_are_one_size_and_keep_the_margin(review, saved):
@@ -227,7 +351,6 @@ def damaged(tmp_path, sweep, table, change):
         ("width_gate", "arms", lambda t: t.drop(columns="policy"), "not as a sweep stores them"),
         ("width_gate", "arms", lambda t: t.iloc[:0], "has no row"),
         ("width_gate", "arms", lambda t: t[t.policy == "canonical"], "not as a sweep stores them"),
-        ("width_gate", "arms", lambda t: t[t.width != 8], "not as a sweep stores them"),
         ("width_gate", "arms", lambda t: t.assign(tok_s="x"), "must hold finite numbers"),
         ("width_gate", "arms", lambda t: t.assign(tok_s=float("nan")), "must hold finite numbers"),
         ("why_it_costs", "map", lambda t: t.assign(gain_pct=float("inf")), "must hold finite"),

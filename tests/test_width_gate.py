@@ -7,6 +7,7 @@ import pytest
 from verifylab.device import Choice, DeviceError
 from verifylab.experiment import Settings, grid
 from verifylab.gate import Gate
+from verifylab.graph_price import graph_ms_of
 from verifylab.keyspace import key_space
 from verifylab.machine import load_profile
 from verifylab.stats import PARTS, paired
@@ -30,7 +31,7 @@ GATE_COLUMNS = (
 ).split()
 ARM_COLUMNS = (
     "width policy reachable_keys keys_seen capture_fraction tokens_per_step launches_per_layer "
-    "step_ms tok_s tok_s_low tok_s_high bound_tok_s extrapolated seeds time machine date"
+    "step_ms tok_s tok_s_low tok_s_high bound_tok_s extrapolated seeds time machine date graph_ms"
 ).split()
 
 
@@ -210,6 +211,7 @@ def test_reachable_keys_are_the_counted_ones(small):
 
 def test_every_gate_is_one_of_the_arms(small):
     assert list(small.arms.columns) == ARM_COLUMNS
+    assert set(small.arms.graph_ms) == {graph_ms_of(load_profile("gb10-published"))}
     arms = small.arms.set_index(["width", "policy"])
     shared = [c for c in GATE_COLUMNS if c in ARM_COLUMNS and c != "width"]
     for row in small.gates.to_dict("records"):
@@ -246,6 +248,7 @@ def test_the_recommendation_is_among_the_candidates(small):
 
 def test_the_graph_cost_prices_what_was_counted(small):
     free = width_gate(Config.from_parameters({**SMALL, "graph_ms": 0}))
+    assert set(free.arms.graph_ms) == {0}
     assert small.provenance.count(", 31.3 ms a graph, ") == 1
     assert free.provenance.count(", 0.0 ms a graph, ") == 1
     assert free.recommendation.never and not small.recommendation.never

@@ -18,7 +18,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from verifylab.checks import whole
 from verifylab.gate import CANONICAL_KEY_MIN_WIDTH
 from verifylab.plots import (
     STYLE,
@@ -29,7 +28,9 @@ from verifylab.plots import (
 )
 from verifylab.plots_caches import draw_capacity, draw_memory
 from verifylab.plots_why import draw_policy_map
-from verifylab.review_text import kernels_kept, verdict
+from verifylab.review_checks import BOUNDS, contradiction
+from verifylab.review_settings import Setting, is_measured
+from verifylab.review_text import Study, drains, kernels_kept, passed_over, summary, verdict
 from verifylab.stored_runs import StoredRun, stored_runs
 
 __all__ = ["PANELS", "Drawn", "Panel", "Review", "collect", "marked_threshold"]
@@ -94,13 +95,8 @@ PANELS = (
 )  # fmt: skip
 
 
-#: Columns that hold finite numbers in every stored table, by its name.
-_NUMBERS = {
-    "arms": ("width", "reachable_keys", "tok_s", "bound_tok_s"),
-    "differences": ("width", "delta_pct", "delta_low", "delta_high"),
-    "recommendation": ("min_width", "gain_pct", "probability"),
-    "map": ("width", "graph_ms", "gain_pct"),
-}
+#: Studies in reading order: the first one that there is, is what the others are held against.
+_STUDIES = tuple(dict.fromkeys(panel.sweep for panel in PANELS))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,7 +112,8 @@ class Drawn:
     tables : dict of str to DataFrame
         All that it shows.
     reading : str
-        How to read it.
+        How to read it; first, where it holds for other settings than the width gate.
+    setting : Setting
     """
 
     panel: Panel
@@ -124,6 +121,7 @@ class Drawn:
     caption: str
     tables: dict[str, pd.DataFrame]
     reading: str
+    setting: Setting
 
     def figure(self, *, reading: bool = True) -> Figure:
         """Draw it anew, with its caption and how to read it."""
@@ -183,13 +181,15 @@ class Review:
 def collect(folders: Sequence[str | Path]) -> Review:
     """Look for what the six figures need in folders of runs, sweeps or all sweeps.
 
-    Where several runs hold a figure's tables, the one that ended last is taken, and named in the
-    caption.
+    All figures of one study are drawn from one run. Where several runs hold its tables, the one
+    with the most of its figures is taken, a steady one before a drain, and then the one that ended
+    last. The others are named, with what they were run with that it was not.
 
     Raises
     ------
     ValueError
-        When there is no stored run, or none of them has a figure in it.
+        When there is no stored run, none of them has a figure in it, or tables contradict each
+        other, the run's parameters or its summary.
     """
     if isinstance(folders, (str, Path)):
         folders = [folders]
@@ -199,25 +199,52 @@ def collect(folders: Sequence[str | Path]) -> Review:
     named = ", ".join(map(str, folders))
     if not runs:
         raise ValueError(f"no good stored run in {named}: make sweep stores one in runs/width_gate")
-    drawn, missing = [], []
-    for panel in PANELS:
-        having = [run for run in runs if run.has(*panel.needs)]
-        if not having:
-            missing.append(panel)
-            continue
-        run = max(having, key=lambda r: (r.ended, r.label))
-        tables = {name: run.numbers(name, *_NUMBERS.get(name, ())) for name in panel.needs}
-        with _as_stored(run):
-            caption, reading = _caption(panel, run, tables), _reading(panel, tables)
-        drawn.append(Drawn(panel, run, caption, tables, reading))
-    if not drawn:
+    used = [study for sweep in _STUDIES if (study := _study(sweep, runs))]
+    if not used:
         raise ValueError(
             f"no stored run in {named} holds a table that a figure needs: run the sweeps "
-            f"{', '.join(sorted({p.sweep for p in PANELS}))} of data/sweeps"
+            f"{', '.join(sorted(_STUDIES))} of data/sweeps"
         )
-    with _as_stored(*{d.run.label: d.run for d in drawn}.values()):
-        said = verdict({d.panel.sweep: (d.run, d.tables) for d in drawn}, runs)
-    return Review(tuple(drawn), tuple(missing), said, _passed_over(runs, drawn))
+    drawn = [figure for study in used for figure in _drawn(study, used[0])]
+    with _as_stored(*(study.run for study in used)):
+        said = verdict(used, runs)
+    missing = [panel for panel in PANELS if panel not in {d.panel for d in drawn}]
+    return Review(tuple(drawn), tuple(missing), said, passed_over(runs, used))
+
+
+def _study(sweep: str, runs: Sequence[StoredRun]) -> Study | None:
+    """Choose and read the run that a study's figures are drawn from; None where there is none."""
+    panels = [panel for panel in PANELS if panel.sweep == sweep]
+    held = {run.label: [p for p in panels if run.has(*p.needs)] for run in runs}
+    having = [run for run in runs if held[run.label]]
+    if not having:
+        return None
+
+    def order(run: StoredRun) -> tuple[Any, ...]:
+        return len(held[run.label]), not drains(run), run.when, run.label
+
+    run = max(having, key=order)
+    names = dict.fromkeys(name for panel in held[run.label] for name in panel.needs)
+    tables = {name: run.numbers(name, *BOUNDS[name]) for name in names}
+    with _as_stored(run):
+        setting = Setting.of(run, tables)
+        wrong = contradiction(run, tables, "".join(summary(run)[:1]))
+    if wrong:
+        raise ValueError(f"{run.label}: {wrong}")
+    return Study(sweep, run, tables, setting, tuple(having))
+
+
+def _drawn(study: Study, base: Study) -> Iterator[Drawn]:
+    other = study.other_than(base)
+    for panel in PANELS:
+        if panel.sweep == study.sweep and set(panel.needs) <= set(study.tables):
+            tables = {name: study.tables[name] for name in panel.needs}
+            with _as_stored(study.run):
+                caption = _caption(panel, study.run, tables)
+                reading = _reading(panel, tables, study.setting)
+            if other:
+                reading = f"{other} {reading}"
+            yield Drawn(panel, study.run, caption, tables, reading, study.setting)
 
 
 @contextmanager
@@ -245,26 +272,20 @@ def _caption(panel: Panel, run: StoredRun, tables: dict[str, pd.DataFrame]) -> s
     return " | ".join(parts)
 
 
-def _reading(panel: Panel, tables: dict[str, pd.DataFrame]) -> str:
-    redrawn = "the seeds are" if _measured(tables) else "seeds, confidence spread and machine are"
+def _reading(panel: Panel, tables: dict[str, pd.DataFrame], setting: Setting) -> str:
+    redrawn = {
+        "seeds": "the seeds are",
+        "seeds, machine": "seeds and machine are",
+        "seeds, spread, machine": "seeds, confidence spread and machine are",
+    }[_redrawn(tables, setting)]
     kept = kernels_kept(tables["map"]) if "map" in tables else ""
     return panel.reading.format(redrawn=redrawn, kept=kept).strip()
 
 
-def _measured(tables: dict[str, pd.DataFrame]) -> bool:
-    arms = tables.get("arms")
-    return arms is not None and "time" in arms and arms.time.iloc[0] == "measured"
-
-
-def _passed_over(runs: Sequence[StoredRun], drawn: Sequence[Drawn]) -> tuple[str, ...]:
-    used = {d.run.folder for d in drawn}
-    out = []
-    for run in runs:
-        if run.folder not in used:
-            instead = {d.run.label: None for d in drawn if run.has(*d.panel.needs)}
-            why = f"{', '.join(instead)} ended later" if instead else "no table of these figures"
-            out.append(f"{run.label} ({run.ended or 'no date'}): {why}")
-    return tuple(out)
+def _redrawn(tables: dict[str, pd.DataFrame], setting: Setting) -> str:
+    if is_measured(tables):
+        return "seeds"
+    return "seeds, spread, machine" if setting.spread is None else "seeds, machine"
 
 
 def marked_threshold(table: pd.DataFrame) -> int | None:
@@ -298,7 +319,7 @@ def _key_space(drawn: Drawn, figure: Figure) -> None:
     )
     draw_key_counts(
         spaces, _capacity(drawn), figure.subplots(),
-        setting=drawn.run.setting().replace("$", r"\$"),
+        setting=drawn.setting.workload(),
     )  # fmt: skip
 
 
@@ -310,7 +331,7 @@ def _gate(drawn: Drawn, figure: Figure) -> None:
     table = drawn.tables["recommendation"]
     draw_probability(
         table, marked_threshold(table), sorted(set(drawn.tables["arms"].width)), figure.subplots(),
-        redrawn="seeds" if _measured(drawn.tables) else "seeds, spread, machine",
+        redrawn=_redrawn(drawn.tables, drawn.setting),
     )  # fmt: skip
 
 
@@ -336,7 +357,7 @@ def _policy_map(drawn: Drawn, figure: Figure) -> None:
 
 
 def _capacity(drawn: Drawn) -> int:
-    return whole("graph_capacity", drawn.run.parameters.get("graph_capacity", 32), 1)
+    return drawn.setting.capacity
 
 
 _DRAW: dict[str, Callable[[Drawn, Figure], None]] = {

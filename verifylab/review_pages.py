@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
 from verifylab.dark import darken
-from verifylab.paths import write_files
+from verifylab.paths import shown, write_files
 from verifylab.plots import STYLE
 from verifylab.review import Drawn, Review
 
@@ -25,10 +25,12 @@ __all__ = ["save_review"]
 _UNDATED = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
 #: Inches of every page of the hand-out: fits Letter and A4 across, the margin inside.
 PAGE, MARGIN = (10.6, 8.2), 0.5
+#: What tells a page of this module from another.
+_MARK = "<title>Design review: the width gate</title>"
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Design review: the width gate</title>
+{mark}
 <style>
 :root {{ color-scheme: light dark; }}
 body {{ font: 16px/1.5 sans-serif; max-width: 1500px; margin: 0 auto; padding: 16px;
@@ -62,7 +64,13 @@ def save_review(review: Review, folder: str | Path) -> list[Path]:
     -------
     list of Path
         The page and the hand-out first.
+
+    Raises
+    ------
+    ValueError
+        When the folder holds a page or hand-out of something else.
     """
+    _refuse_foreign(Path(folder))
     contents: dict[str, str | bytes] = {}
     images: dict[str, tuple[bytes, bytes]] = {}
     for drawn in review.drawn:
@@ -81,6 +89,18 @@ def save_review(review: Review, folder: str | Path) -> list[Path]:
     return write_files(folder, {**front, **contents})
 
 
+def _refuse_foreign(folder: Path) -> None:
+    """Refuse to write over what is not an earlier set: its page is written before all else."""
+    page = folder / "index.html"
+    if page.is_file() and _MARK.encode() in page.read_bytes():
+        return
+    for path in (page, folder / "handout.pdf"):
+        if path.exists():
+            raise ValueError(
+                f"{shown(path)} is there already, and not of a design review: name another folder"
+            )
+
+
 def _bytes(figure: Figure, kind: str) -> bytes:
     buffer = io.BytesIO()
     with matplotlib.style.context(STYLE):
@@ -97,7 +117,7 @@ def _html(review: Review, images: dict[str, tuple[bytes, bytes]]) -> str:
         for p in review.missing
     )
     runs = "".join(f"<p class=runs>{escape(line)}</p>" for line in _runs(review))
-    return _PAGE.format(verdict=verdict, figures=figures, missing=missing, runs=runs)
+    return _PAGE.format(mark=_MARK, verdict=verdict, figures=figures, missing=missing, runs=runs)
 
 
 def _runs(review: Review) -> list[str]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 
 import pandas as pd
 
 from verifylab.dcut import DCUT_WIDTH_CAP
+from verifylab.review_settings import Setting, is_measured, other_parameters
 from verifylab.run_files import text
 from verifylab.stored_runs import StoredRun
 
-__all__ = ["WORDS", "kernels_kept", "verdict"]
+__all__ = ["WORDS", "Study", "drains", "kernels_kept", "passed_over", "summary", "verdict"]
 
 WORDS = (
     "Arrangement: every sequence verifies the depth it earned, deepest first; a graph is kept for "
@@ -25,30 +28,111 @@ _GENERAL = (
 )
 
 
-def verdict(
-    used: Mapping[str, tuple[StoredRun, dict[str, pd.DataFrame]]], runs: Sequence[StoredRun]
-) -> tuple[str, ...]:
+#: Runs of one sweep that are passed over one by one; more are told together.
+_FEW = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Study:
+    """The run that a study's figures are drawn from.
+
+    Attributes
+    ----------
+    sweep : str
+        Grid file whose runs hold such tables.
+    run : StoredRun
+    tables : dict of str to DataFrame
+    setting : Setting
+    candidates : tuple of StoredRun
+        All runs that hold such tables.
+    """
+
+    sweep: str
+    run: StoredRun
+    tables: dict[str, pd.DataFrame]
+    setting: Setting
+    candidates: tuple[StoredRun, ...]
+
+    def other_than(self, base: Study, *, mode: bool = True) -> str:
+        """Say at what other settings than `base` its numbers hold, as a sentence; "" at none."""
+        other = self.setting.other_than(base.setting, mode=mode)
+        return f"At other settings than {base.run.label}: {other}." if other else ""
+
+
+def verdict(used: Sequence[Study], runs: Sequence[StoredRun]) -> tuple[str, ...]:
     """Return the sentences above the figures.
 
     Parameters
     ----------
-    used : mapping of str to (StoredRun, dict of DataFrame)
-        By sweep: the run that figures were drawn from, and its last figure's tables.
+    used : sequence of Study
+        In reading order; the others are held against the first.
     runs : sequence of StoredRun
         All good runs: one that drains says what a drain wants.
     """
     said: list[str] = []
-    if "width_gate" in used:
-        run, tables = used["width_gate"]
-        said += [*_summary(run)[:1], *_by_width(tables), _drain(run, runs)]
-    if "why_it_costs" in used:
-        run, tables = used["why_it_costs"]
+    by_sweep = {study.sweep: study for study in used}
+    if gate := by_sweep.get("width_gate"):
+        said += [*summary(gate.run)[:1], *_by_width(gate.tables), _drain(gate, runs)]
+    if why := by_sweep.get("why_it_costs"):
         # Its first line is the gate at fewer widths; the width-gate study owns that.
-        said += [*_summary(run)[1:2], kernels_kept(tables["map"])]
-    if "cache_policies" in used:
-        said += _summary(used["cache_policies"][0])[:1]
-    said += [_basis(used), WORDS]
+        said += [*_told(why, used[0], 1), kernels_kept(why.tables["map"])]
+    if caches := by_sweep.get("cache_policies"):
+        said += _told(caches, used[0], 0)
+    said += [*map(_one_of, used), _basis(used), WORDS]
     return tuple(filter(None, said))
+
+
+def _told(study: Study, base: Study, line: int) -> list[str]:
+    """Return a line of its summary, after the settings at which it holds where others do."""
+    other = study.other_than(base)
+    return [f"{other} {said}".strip() for said in summary(study.run)[line : line + 1]]
+
+
+def _one_of(study: Study) -> str:
+    """Say that runs of other parameters could have been drawn, and which parameters those are."""
+    others = [r for r in study.candidates if other_parameters(r, study.run)]
+    if not others:
+        return ""
+    return (
+        f"{study.run.label} is one of {len(others) + 1} runs with different parameters; to draw "
+        "another, name its folder."
+    )
+
+
+def passed_over(runs: Sequence[StoredRun], used: Sequence[Study]) -> tuple[str, ...]:
+    """Name the good runs that no figure is drawn from, and why.
+
+    Parameters
+    ----------
+    runs : sequence of StoredRun
+        By name.
+    used : sequence of Study
+    """
+    left = [run for run in runs if run.folder not in {study.run.folder for study in used}]
+    by_sweep = [list(group) for _, group in groupby(left, lambda run: run.sweep)]
+    return tuple(line for group in by_sweep for line in _left(group, used))
+
+
+def _left(runs: list[StoredRun], used: Sequence[Study]) -> Iterator[str]:
+    whys = [_why_not(run, used) for run in runs]
+    if len(runs) <= _FEW:
+        for run, why in zip(runs, whys, strict=True):
+            yield f"{run.label} ({run.ended or 'no date'}): {why}"
+    else:
+        few = "; ".join(list(dict.fromkeys(whys))[:_FEW])
+        yield f"{len(runs)} runs of {runs[0].sweep}, such as {runs[0].label}: {few}"
+
+
+def _why_not(run: StoredRun, used: Sequence[Study]) -> str:
+    instead = [study.run for study in used if run in study.candidates]
+    if not instead:
+        return "no table of these figures"
+    other = other_parameters(run, instead[0])
+    if other:
+        return f"{other}, unlike {instead[0].label}"
+    if run.when <= instead[0].when:
+        return f"{instead[0].label} ended later"
+    return f"{instead[0].label} holds more of the figures"
 
 
 def kernels_kept(table: pd.DataFrame) -> str:
@@ -104,39 +188,38 @@ def _listed(percent: pd.Series) -> str:
     return ", ".join(f"{value:+z.1f} % at {width}" for width, value in percent.items())
 
 
-def _drain(run: StoredRun, runs: Sequence[StoredRun]) -> str:
-    drains = [r for r in runs if r.parameters.get("mode") == "drain" and _summary(r)]
-    if run.parameters.get("mode") == "drain":
-        return f"{run.label} drains: finished requests are not replaced. {_GENERAL}"
-    if not drains:
+def drains(run: StoredRun) -> bool:
+    """Whether finished requests are not replaced in it."""
+    return run.parameters.get("mode") == "drain"
+
+
+def _drain(study: Study, runs: Sequence[StoredRun]) -> str:
+    if drains(study.run):
+        return f"{study.run.label} drains: finished requests are not replaced. {_GENERAL}"
+    drained = [r for r in runs if drains(r) and summary(r)]
+    if not drained:
         return _GENERAL
-    last = max(drains, key=lambda r: (r.ended, r.label))
-    return f"As a drain ({last.label}): {_summary(last)[0]} The model's form is not redrawn."
+    last = max(drained, key=lambda r: (r.when, r.label))
+    other = Setting.of(last, {}).other_than(study.setting, mode=False)
+    where = f"{last.label}; {other}" if other else last.label
+    return f"As a drain ({where}): {summary(last)[0]} The model's form is not redrawn."
 
 
-def _basis(used: Mapping[str, tuple[StoredRun, dict[str, pd.DataFrame]]]) -> str:
-    run, tables = used.get("width_gate") or next(iter(used.values()))
-    first = next(iter(tables.values())).iloc[0]
-    time, machine = first.get("time", "modelled"), run.parameters.get("machine", "unknown machine")
-    words = f"All times are modelled on {machine}, no step ran on a GPU"
-    if time == "measured":
+def _basis(used: Sequence[Study]) -> str:
+    base = used[0]
+    named = dict.fromkeys(str(s.run.parameters.get("machine", "an unknown machine")) for s in used)
+    modelled = f"modelled on {' and '.join(named)}"
+    words = f"All times are {modelled}, no step ran on a GPU"
+    if is_measured(base.tables):
         words = (
-            f"Times of the width gate are measured on {first.get('machine', machine)}, "
-            f"the other figures modelled on {machine}"
+            f"Times of the width gate are measured on {base.setting.machine}, the other figures "
+            f"{modelled}"
         )
-    parts = [
-        words,
-        run.setting(),
-        f"{run.parameters['graph_capacity']} graphs" if "graph_capacity" in run.parameters else "",
-    ]
-    if "why_it_costs" in used:
-        own = used["why_it_costs"][1]["map"]
-        own = own[own["map"] == "ratio"].graph_ms if "map" in own else own.graph_ms[:0]
-        parts.append(f"{own.iloc[0]:.1f} ms a capture and eviction" if len(own) else "")
-    return "; ".join(filter(None, parts)) + "."
+    return f"{words}; {base.setting.sentence()}."
 
 
-def _summary(run: StoredRun) -> list[str]:
+def summary(run: StoredRun) -> list[str]:
+    """Return the lines of a run's summary that say something."""
     said = text(run.folder, "summary.txt").splitlines()
     lines = (re.sub(r"-(0\.0+)(?!\d)", r"+\1", line.strip()) for line in said)
     return [line for line in lines if line]

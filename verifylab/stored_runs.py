@@ -6,6 +6,7 @@ The one place that knows how a run's folder looks; the rest asks for tables. Not
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,17 +48,18 @@ class StoredRun:
         return self.ended[:10]
 
     @property
+    def when(self) -> datetime:
+        """Return when it ended, as a time that can be compared; the first of all where unknown."""
+        try:
+            ended = datetime.fromisoformat(self.ended)
+        except ValueError:
+            return datetime.min.replace(tzinfo=UTC)
+        return ended if ended.tzinfo else ended.replace(tzinfo=UTC)
+
+    @property
     def label(self) -> str:
         """Return ``sweep/run``."""
         return f"{self.sweep}/{self.run}"
-
-    def setting(self) -> str:
-        """Return the D-Cut ratio and drafts that it ran with, "" where it does not say."""
-        ratio, drafts = self.parameters.get("dcut_ratio"), self.parameters.get("drafts")
-        said = [f"D-Cut ratio {ratio:g}" if isinstance(ratio, (int, float)) else ""]
-        if drafts is not None:
-            said.append(f"drafts {str(drafts).replace(',', ', ')} (width up to : drafts)")
-        return ", ".join(filter(None, said))
 
     def has(self, *names: str) -> bool:
         """Whether the run holds all these tables."""

@@ -213,6 +213,7 @@ class WidthGate:
         with its captures free, which no policy that keeps every sequence's own depth can beat by
         caching. A third arm, ``unpruned``, verifies every draft (D-Cut at ratio 1): one key, all
         rows paid. ``extrapolated``: the width lies beyond those the machine was fitted to.
+        ``graph_ms``: what a capture and eviction cost in the model; missing where measured.
     differences : DataFrame
         `stats.paired`, canonical minus arrangement, split by cause.
     recommendation : Recommendation
@@ -281,6 +282,7 @@ def width_gate(config: Config) -> WidthGate:
         cost = graph_ms_of(machine)
         ran = f"Modelled time on {machine.name} ({machine.gpu}), {cost:.1f} ms a graph"
     else:
+        cost = float("nan")
         measured = measure(config, choice.name)
         middle, arm_runs = measured.runs, measured.arms
         recommendation = recommend_measured(middle, draws=config.draws)
@@ -302,7 +304,7 @@ def width_gate(config: Config) -> WidthGate:
         config,
         choice,
         gates,
-        _arm_table(arm_runs, config, fitted).assign(**stamp),
+        _arm_table(arm_runs, config, fitted).assign(**stamp, graph_ms=cost),
         paired(arm_runs, machine).assign(**stamp),
         recommendation,
         provenance,

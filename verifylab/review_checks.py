@@ -1,0 +1,96 @@
+"""Whether the tables of a stored run agree with one another and with its summary."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import pandas as pd
+
+from verifylab.stored_runs import StoredRun
+
+__all__ = ["BOUNDS", "contradiction"]
+
+#: Columns that hold finite numbers in every stored table, by its name, and the least of each.
+BOUNDS: dict[str, dict[str, float]] = {
+    "arms": {"width": 1, "reachable_keys": 1, "tok_s": 0, "bound_tok_s": 0},
+    "differences": {"width": 1, "delta_pct": -100, "delta_low": -1e9, "delta_high": -1e9},
+    "recommendation": {"min_width": 0, "gain_pct": -100, "probability": 0},
+    "map": {"width": 1, "graph_ms": 0, "gain_pct": -100},
+    "harmless": {"width": 1, "canonical_tok_s": 0, "arrangement_tok_s": 0},
+    "result": {"width": 1, "capacity": 1, "tok_s": 0, "memory_gb": 0},
+}
+#: Percent by which a mean of ratios may leave the interval of the paired mean.
+_NEAR = 0.5
+_GATE = re.compile(r"\b(?:[Gg]ate at|least bad is) (\d+)")
+_GAIN = re.compile(r"Against never canonical: ([+-]\d+\.\d) %")
+
+
+def contradiction(run: StoredRun, tables: Mapping[str, pd.DataFrame], summary: str) -> str:
+    """Say what in a run's tables is out of bounds, or contradicts its other records.
+
+    Parameters
+    ----------
+    run : StoredRun
+    tables : mapping of str to DataFrame
+        By name, those that figures are drawn from.
+    summary : str
+        First line of its summary.
+
+    Returns
+    -------
+    str
+        Empty where nothing does.
+    """
+    for name, table in tables.items():
+        for column, least in BOUNDS[name].items():
+            if (lowest := table[column].min()) < least:
+                return (
+                    f"column {column!r} of its table {name!r} must be {least:g} or more, "
+                    f"got {lowest:g}"
+                )
+    said = ""
+    if "arms" in tables:
+        said = _widths(run, tables["arms"])
+    if not said and "arms" in tables and "differences" in tables:
+        said = _differences(tables["arms"], tables["differences"])
+    if not said and "recommendation" in tables:
+        said = _gate(tables["recommendation"], summary)
+    return said
+
+
+def _widths(run: StoredRun, arms: pd.DataFrame) -> str:
+    asked, there = set(run.parameters.get("widths", arms.width)), set(arms.width)
+    if asked == there:
+        return ""
+    return f"its table 'arms' has the widths {_listed(there)}, its parameters say {_listed(asked)}"
+
+
+def _listed(numbers: set[int]) -> str:
+    return ", ".join(map(str, sorted(numbers)))
+
+
+def _differences(arms: pd.DataFrame, differences: pd.DataFrame) -> str:
+    rate = arms.pivot_table(index="width", columns="policy", values="tok_s")
+    gain = 100 * (rate.canonical / rate.arrangement - 1)
+    for row in differences.itertuples():
+        if not row.delta_low - _NEAR <= gain[row.width] <= row.delta_high + _NEAR:
+            return (
+                f"its tables contradict each other: canonical at width {row.width} is "
+                f"{row.delta_pct:+.1f} % in 'differences', {gain[row.width]:+.1f} % in 'arms'"
+            )
+    return ""
+
+
+def _gate(table: pd.DataFrame, summary: str) -> str:
+    """Hold the gate and the gain that the summary names against the table's best."""
+    gate, gain = _GATE.search(summary), _GAIN.search(summary)
+    if gate is None:
+        return ""
+    best = table.gain_pct.max()
+    row = table.gain_pct[table.min_width == int(gate[1])]
+    if len(row) and best - row.iloc[0] < 1e-6 and not (gain and abs(best - float(gain[1])) > 0.051):
+        return ""
+    claimed = f"{gate[0]!r}" + (f" and {gain[1]} %" if gain else "")
+    at = _listed(set(table.min_width[table.gain_pct == best]))
+    return f"its summary says {claimed}, its table 'recommendation' {best:+.1f} % at {at}"
