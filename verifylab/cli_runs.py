@@ -99,11 +99,15 @@ def compare(
     everything: bool,
     as_json: bool,
 ) -> int:
-    """Hold the results of B against those of A; exit code 1 where one is worse, or none compares.
+    """Hold the results of B against those of A, the base.
 
     A and B are sweeps of --out, folders of runs, or commits (their runs in --out). Deltas are
     paired by parameters, row, repeat and seed; where there are several of the last two they come
     with a 95 % interval. REGRESSION and GAIN are beyond the threshold, the interval clear of 0.
+
+    Exit codes: 0 where B has every result of A and none is worse, though it may have gains and new
+    results; 1 on a REGRESSION, or where anything of A is missing in B, be it one repeat or seed.
+    Runs with a missing or a new result, and those left out for their status, are named on stderr.
 
     JSON keys: class, metric, where, a, b, delta_pct, low_pct, high_pct, n.
     """
@@ -126,10 +130,13 @@ def compare(
         click.echo(", ".join(f"{counts[kind]} {kind}" for kind in CLASSES))
     for line in found.left_out:
         click.echo(f"left out: {line}", err=True)
+    for what, named in (("missing in B", found.missing), ("new in B", found.new)):
+        for line in named:
+            click.echo(f"{what}: {line}", err=True)
     if found.deltas and len(found.deltas) == counts["NEW"] + counts["MISSING"]:
         click.echo("error: nothing was compared: the two have no row in common", err=True)
         return FAILED
-    return FAILED if counts["REGRESSION"] else 0
+    return FAILED if counts["REGRESSION"] or found.missing else 0
 
 
 @click.command()
