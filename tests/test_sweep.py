@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from verifylab import cli
+from verifylab._cli_text import command_line
 from verifylab.gridfile import MAX_RUNS, Grid, GridError, read_grid
 from verifylab.notebook import UNKNOWN, read_notebook
 from verifylab.parameters import fit
@@ -228,7 +229,7 @@ def test_a_run_is_stored_whole_and_looked_up_the_second_time(monkeypatch):
     Path("{x} y").mkdir()
     Path("{x} y/n.ipynb").write_text((NOTEBOOKS / "ok.ipynb").read_text())
     write_grid('notebook = "{x} y/n.ipynb"\nname = "s"\n[parameters]\nratio = 1\n')
-    first = invoke("--out", "my runs")
+    first = invoke("--out", str(Path("my runs").absolute()), "--jobs=2")
     assert first.exit_code == 0, first.output
 
     (name,) = [p.name for p in Path("my runs/s").iterdir() if p.name != ".lock"]
@@ -246,7 +247,8 @@ def test_a_run_is_stored_whole_and_looked_up_the_second_time(monkeypatch):
         "ratio": 1.0,
     }
     origin = json.loads((folder / "provenance.json").read_text())
-    assert origin["command"] == "verifylab sweep g.toml" and origin["started"] <= origin["ended"]
+    assert origin["command"] == "verifylab sweep g.toml --out 'my runs' --jobs 2"
+    assert origin["started"] <= origin["ended"]
     # The executed notebook and the summary speak of the final place, relative.
     text = (folder / "notebook.ipynb").read_text()
     assert f'out = \\"../my runs/s/{name}\\"' in text
@@ -259,12 +261,30 @@ def test_a_run_is_stored_whole_and_looked_up_the_second_time(monkeypatch):
     )
 
     started = time.monotonic()
-    again = invoke("--out", "my runs")
+    again = invoke("--out", "my runs")  # what was typed is no part of a run's identity
     assert time.monotonic() - started < 2
     assert again.exit_code == 0 and again.stdout == first.stdout
     assert "stored, done" in again.stderr and "--force runs it again" in again.stderr
     (row,) = plan(read_grid("g.toml"), "my runs", force=True)
     assert row.run and row.why == "asked for with --force"
+
+
+def test_a_command_line_is_stored_without_the_names_of_homes_and_hosts(monkeypatch, tmp_path):
+    home = tmp_path / "alice"
+    (home / "here").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(home / "here")
+
+    def stored(*typed: str) -> str:
+        return command_line(cli.sweep.make_context("sweep", list(typed)))
+
+    assert stored("--force", f"{home}/g.toml", "--out=../x", "--dask", "tcp://alice-pc:8786") == (
+        "verifylab sweep '~/g.toml' --out '~/x' --force --dask ADDRESS"
+    )
+    (home / "here" / "s.json").touch()
+    assert stored("g.toml", "--dask", f"{home}/here/s.json", "--json") == (
+        "verifylab sweep g.toml --dask s.json --json"
+    )
 
 
 def test_a_fault_is_that_runs_result_and_the_others_go_on():
