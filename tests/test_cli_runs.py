@@ -136,6 +136,19 @@ def test_runs_are_filtered_and_shown():
     assert lines("runs", "--out", "empty") == []
 
 
+def test_a_parameter_that_no_run_has_is_said_with_the_nearest_one():
+    seven()
+    result = invoke("runs", "--where", "ration=0.5", "--where", "zzz=1")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == (
+        "no stored run has a parameter 'ration'; did you mean 'ratio'?\n"
+        "no stored run has a parameter 'zzz' (there are: ratio)\n"
+        "no stored run like this in runs\n"
+    )
+    assert invoke("runs", "--where", "ratio=9").stderr == "no stored run like this in runs\n"
+    assert "did you mean 'ratio'" in invoke("runs", "--where", "ration=9", "--json").stderr
+
+
 def test_loading_gives_all_results_and_a_row_to_every_other_run():
     seven()
     put("t", "b", {"x": ["text"], "run": [3], "more": [True]}, {"widths": [1, 2]}, repeat=2)

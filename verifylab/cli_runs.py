@@ -54,16 +54,23 @@ def runs(
     folder; with --show also headline (the summary's first line), provenance, notes, figures, data,
     notebook.
     """
+    from verifylab.grid_rows import meant
     from verifylab.loading import scan
 
     _known(statuses)
     asked = [_assignment(text) for text in where]
+    stored = scan(_folders(which, out), deep=show) if which or Path(out).is_dir() else []
     found = [
         run
-        for run in (scan(_folders(which, out), deep=show) if which or Path(out).is_dir() else [])
+        for run in stored
         if (not statuses or run.status in statuses)
         and all(_has(run.parameters, name, value) for name, value in asked)
     ]
+    names = {name for run in stored for name in run.parameters}
+    for name, _ in asked:
+        if names and name not in names:
+            told = f"no stored run has a parameter {name!r}{meant(name, sorted(names))}"
+            click.echo(told, err=True)
     if as_json:
         for run in found:
             json_line({**run_object(run), **(run_details(run) if show else {})})
