@@ -309,7 +309,9 @@ def test_a_fault_is_that_runs_result_and_the_others_go_on():
         assert Path(row["notebook"]).is_file()
         record = read_record(Path("runs/g", row["run"]))
         assert record and record.status == row["status"]
-    assert not Path(rows[0]["run"], "log.txt").exists()
+    log = Path("runs/g", rows[0]["run"], "log.txt").read_text()
+    assert "Traceback" in log and log.rstrip().endswith("RuntimeError: told to")
+    assert not Path("runs/g", rows[2]["run"], "log.txt").exists()
 
     listed = invoke("--dry-run")
     assert [line.split(": ")[1].split(" (")[0] for line in listed.stdout.splitlines()] == [
