@@ -55,11 +55,15 @@ def runs(
     notebook.
     """
     from verifylab.grid_rows import meant
-    from verifylab.loading import scan
+    from verifylab.loading import passed_over, scan
 
     _known(statuses)
     asked = [_assignment(text) for text in where]
-    stored = scan(_folders(which, out), deep=show) if which or Path(out).is_dir() else []
+    folders = _folders(which, out) if which or Path(out).is_dir() else []
+    stored = scan(folders, deep=show)
+    for folder in passed_over(folders):
+        told = "it has no record, so that no sweep or import stored it (plain papermill, perhaps)"
+        click.echo(f"passed over {shown(folder)}: {told}", err=True)
     found = [
         run
         for run in stored
