@@ -13,10 +13,12 @@ import pandas as pd
 import psutil
 import pytest
 from click.testing import CliRunner, Result
+from jupyter_client.manager import KernelManager
 
 from verifylab import cli
 from verifylab._cli_text import command_line
 from verifylab.gridfile import MAX_RUNS, Grid, GridError, read_grid
+from verifylab.isolated import _environment
 from verifylab.notebook import UNKNOWN, read_notebook
 from verifylab.parameters import fit
 from verifylab.processes import TOKEN_VARIABLE, kill_run, processes_of
@@ -450,3 +452,31 @@ def test_kill_run_reaches_every_session():
     (orphan,) = processes_of(token)
     kill_run(token)
     assert processes_of(token) == [] and gone(orphan.pid)
+
+
+def test_a_kernel_that_is_told_to_end_ends(monkeypatch, tmp_path):
+    for name, value in _environment(tmp_path, "t").items():
+        monkeypatch.setenv(name, value)
+    # It says that it is idle again when the application has been closing for a while.
+    late = (
+        "import time; kernel = get_ipython().kernel; publish = kernel._publish_status\n"
+        "def late(status, channel, *more):\n"
+        "    if channel == 'control': time.sleep(0.5)\n"
+        "    publish(status, channel, *more)\n"
+        "kernel._publish_status = late"
+    )
+    manager = KernelManager()
+    manager.start_kernel()
+    client = manager.blocking_client()
+    client.start_channels()
+    try:
+        client.wait_for_ready(timeout=60)
+        assert client.execute(late, reply=True, timeout=60)["content"]["status"] == "ok"
+        manager.request_shutdown()
+        deadline = time.monotonic() + 10
+        while manager.is_alive() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not manager.is_alive()
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
