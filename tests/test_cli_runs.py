@@ -136,6 +136,19 @@ def test_runs_are_filtered_and_shown():
     assert lines("runs", "--out", "empty") == []
 
 
+def test_a_parameter_that_no_run_has_is_said_with_the_nearest_one():
+    seven()
+    result = invoke("runs", "--where", "ration=0.5", "--where", "zzz=1")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == (
+        "no stored run has a parameter 'ration'; did you mean 'ratio'?\n"
+        "no stored run has a parameter 'zzz' (there are: ratio)\n"
+        "no stored run like this in runs\n"
+    )
+    assert invoke("runs", "--where", "ratio=9").stderr == "no stored run like this in runs\n"
+    assert "did you mean 'ratio'" in invoke("runs", "--where", "ration=9", "--json").stderr
+
+
 def test_loading_gives_all_results_and_a_row_to_every_other_run():
     seven()
     put("t", "b", {"x": ["text"], "run": [3], "more": [True]}, {"widths": [1, 2]}, repeat=2)
@@ -430,7 +443,7 @@ def test_rows_are_told_apart_by_values_of_every_kind(values):
     assert invoke("compare", "a", "b").exit_code == 1 and invoke("report", "a").exit_code == 0
 
 
-def test_compare_exits_1_on_a_regression_only():
+def test_compare_exits_1_on_a_regression_and_not_on_a_gain():
     frame_of("a", {"x": {"ratio": 0.5}})
     frame_of("b", {"x": {"ratio": 0.5}}, 0.9)
     put("b", "y", None, {"ratio": 0.7}, status="failed", error="no")
@@ -595,3 +608,22 @@ def test_a_comparison_of_nothing_is_not_all_well():
     put("a", "w", {"tok_s": [1.0]}, {"ratio": 0.25})
     result = invoke("compare", "a", "b")
     assert result.exit_code == 1 and "nothing was compared" in result.stderr
+
+
+def test_what_b_lacks_of_a_is_named_and_exit_1_what_it_has_beside_is_named_alone():
+    for sweep in "ab":
+        put(sweep, "x", {"tok_s": [1.0]}, {"ratio": 0.5})
+        put(sweep, "y", {"tok_s": [1.0]}, {"ratio": 1.0})
+    assert invoke("compare", "a", "b").exit_code == 0
+    put("a", "x-r1", {"tok_s": [1.0]}, {"ratio": 0.5}, repeat=1)
+    lacking = invoke("compare", "a", "b")
+    assert lacking.exit_code == 1 and "0 MISSING" in lacking.stdout
+    assert lacking.stderr == "missing in B: a/x-r1: 1 of 1 values of tok_s\n"
+    beside = invoke("compare", "b", "a")
+    assert beside.exit_code == 0 and beside.stderr == lacking.stderr.replace("missing", "new")
+    put("a", "z", {"n": [1, 2], "tok_s": [1.0, 2.0]}, {"ratio": 2.0})
+    put("b", "z", {"n": [1, 3], "tok_s": [1.0, 2.0]}, {"ratio": 2.0})
+    rows = invoke("compare", "a", "b")
+    assert rows.exit_code == 1 and "1 NEW, 1 MISSING" in rows.stdout
+    assert "missing in B: a/z: 1 of 2 values of tok_s\n" in rows.stderr
+    assert "new in B: b/z: 1 of 2 values of tok_s\n" in rows.stderr

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from verifylab import cli
 from verifylab.collecting import collect, garbage
-from verifylab.loading import load, scan
+from verifylab.loading import load, passed_over, scan
 from verifylab.provenance import library_hash
 from verifylab.store import Record, Store
 
@@ -56,8 +56,10 @@ def test_single_runs_beside_sweeps_hide_none_of_them():
     for _ in range(2):  # the second time beside the lock that the first may have left
         assert seen() == {
             "s/a": "ok", "t/b": "ok", "t/c": "failed",
-            "runs/imported": "ok", "runs/mine": "corrupt",
+            "runs/imported": "ok",
         }  # fmt: skip
+        assert passed_over("runs") == [mine]
+        assert gc("--yes", "--status", "corrupt").startswith("0 folders")
         assert gc().splitlines()[0].startswith("would remove runs/t/c: status failed")
         gc("mine", "--yes")  # named, so it goes
         assert mine.exists() is False
@@ -66,7 +68,23 @@ def test_single_runs_beside_sweeps_hide_none_of_them():
             (mine / name).unlink()
     gc("--yes")
     assert not bad.exists() and mine.exists() and Path("runs/notes/todo.txt").exists()
-    assert set(seen()) == {"s/a", "t/b", "runs/imported", "runs/mine"}
+    assert set(seen()) == {"s/a", "t/b", "runs/imported"}
+
+
+def test_what_plain_papermill_left_is_told_of_and_is_no_run_until_it_is_named():
+    shutil.copytree(put("s", "a"), "runs/mine")
+    for name in ("status.json", "params.json", "provenance.json"):
+        os.unlink(f"runs/mine/{name}")
+        told = CliRunner().invoke(cli.main, ["runs"])
+        last = name == "provenance.json"
+        assert ("passed over runs/mine: it has no record" in told.stderr) == last
+        assert seen() == {"s/a": "ok"} | ({} if last else {"runs/mine": "corrupt"})
+    assert set(load("runs").run) == {"a"}
+    assert gc("--yes").startswith("0 folders") and Path("runs/mine/result.parquet").is_file()
+    assert [run.status for run in scan("runs/mine")] == ["corrupt"]
+    shutil.rmtree("runs/s/a")
+    shutil.move("runs/mine", "runs/s/a")  # there a sweep put it: its records are lost
+    assert seen() == {"s/a": "corrupt"} and passed_over("runs") == []
 
 
 def test_a_folder_that_holds_other_runs_is_no_garbage():

@@ -6,11 +6,14 @@ import json
 import os
 
 import pytest
+from click.testing import CliRunner
 
+from verifylab import cli
 from verifylab.grid_rows import _run_name
 from verifylab.gridfile import GridError, read_grid
 from verifylab.notebook import UNKNOWN, NotebookError, read_notebook
 from verifylab.provenance import _named_files
+from verifylab.published import data_dir
 
 
 def stored(path, *cells, source='steps = 5  # n\nout = ""  # o\n'):
@@ -165,3 +168,28 @@ def test_a_message_that_is_not_unicode_keeps_the_rest_of_its_text():
     }
     assert json.loads(pack({"evalue": "fine \u00fc"})) == {"evalue": "fine \u00fc"}
     assert _one_line("\ud800\n bad") == "\\ud800 bad"
+
+
+def test_a_machine_that_the_notebook_would_not_find_is_refused_before_anything_runs(
+    tmp_path, monkeypatch
+):
+    profile = (data_dir() / "machines" / "gb10-published.json").read_text()
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "notebooks" / "mine.json").write_text(profile)
+    (tmp_path / "here.json").write_text(profile)
+    monkeypatch.chdir(tmp_path)  # the notebook runs in its own folder: only what lies there counts
+    grid = tmp_path / "g.toml"
+
+    def read(machine, default="gb10-published"):
+        source = f'machine = "{default}"\nout = ""\n'
+        notebook = stored(tmp_path / "notebooks" / "n.ipynb", source=source)
+        grid.write_text(f'notebook = "{notebook}"\n[axes]\nmachine = ["{default}", "{machine}"]\n')
+        return read_grid(grid)
+
+    assert len(read("mine.json").rows) == len(read("here.json", default="my laptop").rows) == 2
+    with pytest.raises(GridError, match=r"g\.toml: no machine profile 'nosuch' .*there are: gb10"):
+        read("nosuch")
+    with pytest.raises(GridError, match=r"g\.toml: machine profile 'here\.json' cannot be read"):
+        read("here.json")
+    result = CliRunner().invoke(cli.main, ["sweep", str(grid), "--dry-run"])
+    assert result.exit_code == 2 and "'here.json' cannot be read" in result.stderr

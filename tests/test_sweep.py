@@ -13,9 +13,12 @@ import pandas as pd
 import psutil
 import pytest
 from click.testing import CliRunner, Result
+from jupyter_client.manager import KernelManager
 
 from verifylab import cli
+from verifylab._cli_text import command_line
 from verifylab.gridfile import MAX_RUNS, Grid, GridError, read_grid
+from verifylab.isolated import _environment
 from verifylab.notebook import UNKNOWN, read_notebook
 from verifylab.parameters import fit
 from verifylab.processes import TOKEN_VARIABLE, kill_run, processes_of
@@ -228,7 +231,7 @@ def test_a_run_is_stored_whole_and_looked_up_the_second_time(monkeypatch):
     Path("{x} y").mkdir()
     Path("{x} y/n.ipynb").write_text((NOTEBOOKS / "ok.ipynb").read_text())
     write_grid('notebook = "{x} y/n.ipynb"\nname = "s"\n[parameters]\nratio = 1\n')
-    first = invoke("--out", "my runs")
+    first = invoke("--out", str(Path("my runs").absolute()), "--jobs=2")
     assert first.exit_code == 0, first.output
 
     (name,) = [p.name for p in Path("my runs/s").iterdir() if p.name != ".lock"]
@@ -246,7 +249,8 @@ def test_a_run_is_stored_whole_and_looked_up_the_second_time(monkeypatch):
         "ratio": 1.0,
     }
     origin = json.loads((folder / "provenance.json").read_text())
-    assert origin["command"] == "verifylab sweep g.toml" and origin["started"] <= origin["ended"]
+    assert origin["command"] == "verifylab sweep g.toml --out 'my runs' --jobs 2"
+    assert origin["started"] <= origin["ended"]
     # The executed notebook and the summary speak of the final place, relative.
     text = (folder / "notebook.ipynb").read_text()
     assert f'out = \\"../my runs/s/{name}\\"' in text
@@ -259,12 +263,30 @@ def test_a_run_is_stored_whole_and_looked_up_the_second_time(monkeypatch):
     )
 
     started = time.monotonic()
-    again = invoke("--out", "my runs")
+    again = invoke("--out", "my runs")  # what was typed is no part of a run's identity
     assert time.monotonic() - started < 2
     assert again.exit_code == 0 and again.stdout == first.stdout
     assert "stored, done" in again.stderr and "--force runs it again" in again.stderr
     (row,) = plan(read_grid("g.toml"), "my runs", force=True)
     assert row.run and row.why == "asked for with --force"
+
+
+def test_a_command_line_is_stored_without_the_names_of_homes_and_hosts(monkeypatch, tmp_path):
+    home = tmp_path / "alice"
+    (home / "here").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(home / "here")
+
+    def stored(*typed: str) -> str:
+        return command_line(cli.sweep.make_context("sweep", list(typed)))
+
+    assert stored("--force", f"{home}/g.toml", "--out=../x", "--dask", "tcp://alice-pc:8786") == (
+        "verifylab sweep '~/g.toml' --out '~/x' --force --dask ADDRESS"
+    )
+    (home / "here" / "s.json").touch()
+    assert stored("g.toml", "--dask", f"{home}/here/s.json", "--json") == (
+        "verifylab sweep g.toml --dask s.json --json"
+    )
 
 
 def test_a_fault_is_that_runs_result_and_the_others_go_on():
@@ -289,7 +311,9 @@ def test_a_fault_is_that_runs_result_and_the_others_go_on():
         assert Path(row["notebook"]).is_file()
         record = read_record(Path("runs/g", row["run"]))
         assert record and record.status == row["status"]
-    assert not Path(rows[0]["run"], "log.txt").exists()
+    log = Path("runs/g", rows[0]["run"], "log.txt").read_text()
+    assert "Traceback" in log and log.rstrip().endswith("RuntimeError: told to")
+    assert not Path("runs/g", rows[2]["run"], "log.txt").exists()
 
     listed = invoke("--dry-run")
     assert [line.split(": ")[1].split(" (")[0] for line in listed.stdout.splitlines()] == [
@@ -428,3 +452,31 @@ def test_kill_run_reaches_every_session():
     (orphan,) = processes_of(token)
     kill_run(token)
     assert processes_of(token) == [] and gone(orphan.pid)
+
+
+def test_a_kernel_that_is_told_to_end_ends(monkeypatch, tmp_path):
+    for name, value in _environment(tmp_path, "t").items():
+        monkeypatch.setenv(name, value)
+    # It says that it is idle again when the application has been closing for a while.
+    late = (
+        "import time; kernel = get_ipython().kernel; publish = kernel._publish_status\n"
+        "def late(status, channel, *more):\n"
+        "    if channel == 'control': time.sleep(0.5)\n"
+        "    publish(status, channel, *more)\n"
+        "kernel._publish_status = late"
+    )
+    manager = KernelManager()
+    manager.start_kernel()
+    client = manager.blocking_client()
+    client.start_channels()
+    try:
+        client.wait_for_ready(timeout=60)
+        assert client.execute(late, reply=True, timeout=60)["content"]["status"] == "ok"
+        manager.request_shutdown()
+        deadline = time.monotonic() + 10
+        while manager.is_alive() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not manager.is_alive()
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)

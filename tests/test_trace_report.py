@@ -158,7 +158,7 @@ def test_windows_without_counts_are_left_out_and_said(tmp_path) -> None:
     lost = "batched-verify graphs [last n=2]: replay=198 CAPTURE=2"
     path.write_text("\n".join([window_line(198, 2, 2), cut, lost, window_line(196, 4, 6)]) + "\n")
     found = report(str(path), Config(["a"]))
-    assert found.sentences[0].startswith("1.5 % of 400 steps captured a graph (0 keys")
+    assert found.sentences[0].startswith("1.5 % of 400 steps captured a graph (0 different keys")
     assert "left out, without both counts: 2 of 4 windows" in found.sentences[0]
     assert "0 at least" in found.sentences[1]
     assert report_figure(found).axes[0].get_title(loc="left") == (
@@ -207,8 +207,37 @@ def test_statistics_without_a_row_are_no_throughput(tmp_path) -> None:
 def test_thresholds_that_cannot_be_told_apart_are_said() -> None:
     found = report("tests/data/modelled_steps.parquet", Config(["x"]))
     assert re.match(
-        r"Gate at 8: .*; thresholds 0, 2, 4, 8 cannot be told apart\.", found.sentences[0]
+        r"128 different keys as arranged; canonical at every width would leave 11\. "
+        r"Gate at 8: .*; thresholds 0, 2, 4, 8 cannot be told apart\.",
+        found.sentences[0],
     )
+
+
+def test_thresholds_that_one_width_cannot_tell_apart_are_said_to_be_the_same(tmp_path) -> None:
+    steps = [([0, 1], depths) for depths in ([4, 3], [3, 4], [4, 3], [3, 4])]
+    path = write_steps(tmp_path / "s", *steps)
+    found = report(path, Config(["s"], min_widths=[0, 1, 2, 33]))
+    assert found.sentences[0].startswith("2 different keys as arranged; canonical at every width")
+    assert found.sentences[0].endswith(
+        "; the trace has one width, so thresholds up to 2 are the same to it."
+    )
+
+
+def test_keys_are_counted_as_logged_and_as_canonical_beside_what_the_reference_is_of(
+    tmp_path,
+) -> None:
+    path = tmp_path / "a.log"
+    logged = [([0, 1], [4, 3]), ([0, 1], [3, 4]), ([1, 0], [4, 3]), ([2, 3], [4, 3])]
+    path.write_text("".join(capture_line(*key) + "\n" for key in logged))
+    found = report(str(path), Config(["a"], dcut_ratio=0.5, drafts=2))
+    assert found.sentences[0] == (
+        "4 different keys were captured, at widths 2; canonical at every width would leave 2."
+    )
+    (row,) = found.tables["keys"].to_dict("records")
+    assert (row["keys"], row["logged_canonical"], row["keys_if_canonical"]) == (4, 2, 2)
+    (row,) = found.tables["spaces"].to_dict("records")
+    assert (row["width"], row["dcut_ratio"], row["drafts"]) == (2, 0.5, 2)
+    assert "counted for D-Cut ratio 0.5, 2 drafts" in report_figure(found).axes[0].get_xlabel()
 
 
 def test_parameters_are_checked_at_once() -> None:

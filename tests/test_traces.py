@@ -230,6 +230,31 @@ def test_the_commands(tmp_path, main, monkeypatch) -> None:
     assert json.loads(result.stdout)["out"] == "r"
 
 
+def test_one_bad_file_hides_no_good_one_and_is_named_with_its_path(
+    tmp_path, main, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in "ab":
+        Path(folder).mkdir()
+        Path(folder, "x.log").write_text("no")
+    log, bench = DATA / "atlas_engine.log", DATA / "graph_launches.json.gz"
+    files = ("a/x.log", log, "nowhere/y", "b/x.log", bench)
+    for command in ("inspect", "import"):
+        result = main(command, *files, "--json")
+        assert result.exit_code == 2
+        told = result.stderr.splitlines()
+        assert [line.split()[1] for line in told] == ["a/x.log", "nowhere/y:", "b/x.log"]
+        assert told[0].startswith("error: a/x.log is text of no known format")
+        assert told[1] == "error: nowhere/y: no such file"
+        found = [json.loads(line)["file"] for line in result.stdout.splitlines()]
+        assert found == [log.name, bench.name]
+    assert [trace.source for trace in traces.load("runs/imported/x")] == found
+    for command in (["inspect"], ["import", "--out", "new"]):
+        result = main(*command, "a/x.log", "b/x.log")
+        assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 2)
+    assert not Path("new").exists()
+
+
 def test_the_document_names_every_format_and_its_example_runs(tmp_path, monkeypatch) -> None:
     text = (Path(__file__).parent.parent / "docs" / "traces.md").read_text()
     for word in (

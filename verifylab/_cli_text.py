@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
 
 from verifylab._console import table
 from verifylab.paths import shown
@@ -20,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "arm_object",
     "arm_text",
+    "command_line",
     "ending",
     "outcome_object",
     "plain_rows",
@@ -28,6 +34,31 @@ __all__ = [
     "validation_text",
     "written",
 ]
+
+
+#: Arguments of a sweep that are paths.
+_PATHS = ("grid_file", "out")
+
+
+def command_line(context: click.Context) -> str:
+    """Return a sweep's command line with the options that were typed, and nothing personal.
+
+    Paths are as `shown` shows them; a cluster's address, which may name a host, is ``ADDRESS``.
+    """
+    words = ["verifylab", "sweep"]
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        if context.get_parameter_source(name) != ParameterSource.COMMANDLINE:
+            continue
+        value = context.params[name]
+        if isinstance(parameter, click.Option):
+            words.append(parameter.opts[0])
+            if parameter.is_flag:
+                continue
+        if name == "dask":
+            value = shown(value) if Path(value).is_file() else "ADDRESS"
+        words.append(shown(value) if name in _PATHS else str(value))
+    return shlex.join(words)
 
 
 def arm_object(arm: ArmExplained) -> dict[str, Any]:

@@ -64,6 +64,8 @@ def run(source: str, notebook: str, executed: str, parameters: dict[str, Any]) -
             progress_bar=False,
         )
     except papermill.PapermillExecutionError as error:
+        with suppress(OSError):  # a full disk must not hide why the cell failed
+            print(error, file=sys.stderr, flush=True)  # the cell's traceback: else in no log
         return "failed", f"{error.ename}: {error.evalue}"
     except DeadKernelError as error:
         return "died", str(error)

@@ -20,8 +20,10 @@ def keys_per_width(trace: Trace) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``n, uses, keys, multisets, canonical_keys``: from an engine log `uses` are captures and
-        `keys` those captured; from a step trace every dispatch with a key, `n` its sequences.
+        ``n, uses, keys, multisets, logged_canonical, keys_if_canonical``: from an engine log `uses`
+        are captures and `keys` those captured; from a step trace every dispatch with a key, `n` its
+        sequences. Of the keys, `logged_canonical` have canonical form as they were logged, and
+        `keys_if_canonical` would be left if the depths of each were dealt out canonically.
     """
     import pandas as pd
 
@@ -29,13 +31,15 @@ def keys_per_width(trace: Trace) -> pd.DataFrame:
     uses = pd.Series(stream).value_counts()
     table = keys.assign(uses=keys.key_id.map(uses).fillna(0).astype(int))
     table["multiset"] = [tuple(sorted(d, reverse=True)) for d in table.depths]
+    table["dealt"] = [(*sorted(s), *d) for s, d in zip(table.slots, table.multiset, strict=True)]
     return (
         table.groupby("n")
         .agg(
             uses=("uses", "sum"),
             keys=("key_id", "nunique"),
             multisets=("multiset", "nunique"),
-            canonical_keys=("canonical", "sum"),
+            logged_canonical=("canonical", "sum"),
+            keys_if_canonical=("dealt", "nunique"),
         )
         .reset_index()
     )

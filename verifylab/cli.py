@@ -136,7 +136,9 @@ def explain(slots: str, depths: str, min_width: int | None, as_json: bool) -> No
     is_flag=True,
     help="JSON Lines: one object a run, as it ends. Progress stays on stderr.",
 )
+@click.pass_context
 def sweep(
+    context: click.Context,
     grid_file: str,
     out: str,
     force: bool,
@@ -182,7 +184,13 @@ def sweep(
         stop = closing.enter_context(interruptible())
         done = []
         runs = run_sweep(
-            grid, out, force=force, on_start=progress.starting, executor=executor, stop=stop
+            grid,
+            out,
+            force=force,
+            command=_cli_text.command_line(context),
+            on_start=progress.starting,
+            executor=executor,
+            stop=stop,
         )
         for outcome in runs:
             done.append(outcome)

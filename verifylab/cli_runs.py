@@ -54,16 +54,27 @@ def runs(
     folder; with --show also headline (the summary's first line), provenance, notes, figures, data,
     notebook.
     """
-    from verifylab.loading import scan
+    from verifylab.grid_rows import meant
+    from verifylab.loading import passed_over, scan
 
     _known(statuses)
     asked = [_assignment(text) for text in where]
+    folders = _folders(which, out) if which or Path(out).is_dir() else []
+    stored = scan(folders, deep=show)
+    for folder in passed_over(folders):
+        told = "it has no record, so that no sweep or import stored it (plain papermill, perhaps)"
+        click.echo(f"passed over {shown(folder)}: {told}", err=True)
     found = [
         run
-        for run in (scan(_folders(which, out), deep=show) if which or Path(out).is_dir() else [])
+        for run in stored
         if (not statuses or run.status in statuses)
         and all(_has(run.parameters, name, value) for name, value in asked)
     ]
+    names = {name for run in stored for name in run.parameters}
+    for name, _ in asked:
+        if names and name not in names:
+            told = f"no stored run has a parameter {name!r}{meant(name, sorted(names))}"
+            click.echo(told, err=True)
     if as_json:
         for run in found:
             json_line({**run_object(run), **(run_details(run) if show else {})})
@@ -99,11 +110,15 @@ def compare(
     everything: bool,
     as_json: bool,
 ) -> int:
-    """Hold the results of B against those of A; exit code 1 where one is worse, or none compares.
+    """Hold the results of B against those of A, the base.
 
     A and B are sweeps of --out, folders of runs, or commits (their runs in --out). Deltas are
     paired by parameters, row, repeat and seed; where there are several of the last two they come
     with a 95 % interval. REGRESSION and GAIN are beyond the threshold, the interval clear of 0.
+
+    Exit codes: 0 where B has every result of A and none is worse, though it may have gains and new
+    results; 1 on a REGRESSION, or where anything of A is missing in B, be it one repeat or seed.
+    Runs with a missing or a new result, and those left out for their status, are named on stderr.
 
     JSON keys: class, metric, where, a, b, delta_pct, low_pct, high_pct, n.
     """
@@ -126,10 +141,13 @@ def compare(
         click.echo(", ".join(f"{counts[kind]} {kind}" for kind in CLASSES))
     for line in found.left_out:
         click.echo(f"left out: {line}", err=True)
+    for what, named in (("missing in B", found.missing), ("new in B", found.new)):
+        for line in named:
+            click.echo(f"{what}: {line}", err=True)
     if found.deltas and len(found.deltas) == counts["NEW"] + counts["MISSING"]:
         click.echo("error: nothing was compared: the two have no row in common", err=True)
         return FAILED
-    return FAILED if counts["REGRESSION"] else 0
+    return FAILED if counts["REGRESSION"] or found.missing else 0
 
 
 @click.command()

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from verifylab._console import json_line
+from verifylab._console import MISTAKE, json_line
 
 __all__ = ["COMMANDS", "import_command", "inspect_command"]
 
@@ -19,19 +19,29 @@ _json = click.option("--json", "as_json", is_flag=True, help="JSON Lines: one ob
 @click.command("inspect")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @_json
-def inspect_command(files: tuple[Path, ...], as_json: bool) -> None:
+def inspect_command(files: tuple[Path, ...], as_json: bool) -> int:
     """Say what is in a log, profile, bench file or step trace.
 
-    The format is found from the content. With --json: format, steps, events, and counts by kind.
-    """
-    from verifylab.traces import inspect
+    The format is found from the content. A file that cannot be read is named on stderr, the others
+    are told about, and the exit code is 2.
 
-    for number, path in enumerate(files):
-        found = inspect(path)
+    With --json: format, steps, events, and counts by kind.
+    """
+    from verifylab.traces import TraceError, inspect
+
+    good = 0
+    for path in files:
+        try:
+            found = inspect(path)
+        except TraceError as error:
+            click.echo(_refusal(path, error), err=True)
+            continue
         if as_json:
             json_line(found)
         else:
-            click.echo(("\n" if number else "") + _screen(found))
+            click.echo(("\n" if good else "") + _screen(found))
+        good += 1
+    return 0 if good == len(files) else MISTAKE
 
 
 @click.command("import")
@@ -40,17 +50,30 @@ def inspect_command(files: tuple[Path, ...], as_json: bool) -> None:
     "--out", type=click.Path(path_type=Path), help="Run folder to make; it must not exist yet."
 )
 @_json
-def import_command(files: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
+def import_command(files: tuple[Path, ...], out: Path | None, as_json: bool) -> int:
     """Store logs, profiles, bench files or step traces like a run.
 
-    The default folder is runs/imported/NAME, after the first file.
+    The default folder is runs/imported/NAME, after the first file. A file that cannot be read is
+    named on stderr, the others are stored, and the exit code is 2.
     """
     from verifylab.trace_file import plain
-    from verifylab.traces import import_files, load
+    from verifylab.traces import TraceError, import_files, load
 
     name = "".join(c if c.isprintable() else "_" for c in files[0].name.split(".")[0])
     target = out or Path("runs") / "imported" / (name or "trace")
-    for trace in load(import_files(files, target)):
+    bad = []
+
+    def refuse(path: Path, error: TraceError) -> None:
+        bad.append(path)
+        click.echo(_refusal(path, error), err=True)
+
+    try:
+        stored = import_files(files, target, on_bad=refuse)
+    except TraceError:
+        if len(bad) < len(files):
+            raise
+        return MISTAKE
+    for trace in load(stored):
         body = {
             "file": trace.source,
             "format": trace.format,
@@ -68,6 +91,16 @@ def import_command(files: tuple[Path, ...], out: Path | None, as_json: bool) -> 
             )
     if not as_json:
         click.echo(f"stored in {plain(target)}")
+    return MISTAKE if bad else 0
+
+
+def _refusal(path: Path, error: Exception) -> str:
+    """Return why a file cannot be read, with its whole path: names alone may be the same."""
+    from verifylab.trace_file import plain
+
+    name, text = plain(path.name or path), str(error)
+    told = text.removeprefix(name) if text.startswith(name) else f": {text}"
+    return f"error: {plain(path)}{told}"
 
 
 def _screen(found: dict[str, Any]) -> str:

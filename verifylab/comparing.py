@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +36,9 @@ _REPLICATES, _STAMPS = ("seed",), ("date", "time", "machine", "seeds", "commit")
 _NOTHING = 1e-70
 _LOWER = ("_ms", "_us", "_ns", "_bytes", "_mib", "_mb", "seconds", "captures", "capture_fraction")
 _LOWER_TOO = ("launches_per_layer", "keys_seen", "nodes")
+
+#: Values of one thing by replicate, each with the run that it is from.
+_Replicates = dict[str, tuple[float, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +83,16 @@ class Comparison:
         Parameters in which the sets differ as a whole: what is compared.
     left_out : list of str
         Runs of either set that have no result, with their status, and values that are no number.
+    missing, new : list of str
+        Runs of A, and of B, with values that the other set has no counterpart for: a whole run, a
+        repeat, a seed.
     """
 
     deltas: list[Delta]
     differing: dict[str, tuple[Any, Any]]
     left_out: list[str]
+    missing: list[str]
+    new: list[str]
 
 
 def lower_is_better(metric: str) -> bool:
@@ -132,12 +141,16 @@ def compare_results(
     apart = {f"param_{n}" for n in (REPEAT, FIRST_SEED)} if (a.repeat > 0).any() else set()
     names = sorted({n for f in (a, b) for n in f if n.startswith("param_")} - {*differing, *apart})
     by = _by(a, b, names, metrics)
-    deltas = []
+    deltas: list[Delta] = []
+    missing: list[str] = []
+    new: list[str] = []
     for metric in metrics:
         better = -1 if lower_is_better(metric) or metric in set(lower) else 1
         for side, frame in (("A", a), ("B", b)):
             left_out += _without_number(frame, side, metric)
         left, right = (_keyed(frame, names, by, metric) for frame in (a, b))
+        missing += _unpaired(left, right, metric)
+        new += _unpaired(right, left, metric)
         for key in dict.fromkeys((*left, *right)):
             where = json.loads(key)
             pair = left.get(key, {}), right.get(key, {})
@@ -145,7 +158,7 @@ def compare_results(
     if not deltas:
         raise ValueError(f"neither side has a finite number in {' or '.join(metrics)}")
     _thin(deltas)
-    return Comparison(deltas, {n[6:]: v for n, v in differing.items()}, left_out)
+    return Comparison(deltas, {n[6:]: v for n, v in differing.items()}, left_out, missing, new)
 
 
 def _without_result(frame: pd.DataFrame, side: str) -> list[str]:
@@ -207,9 +220,10 @@ def _by(a: pd.DataFrame, b: pd.DataFrame, names: list[str], metrics: list[str]) 
 
 def _keyed(
     frame: pd.DataFrame, names: list[str], by: list[str], metric: str
-) -> dict[str, dict[str, float]]:
+) -> dict[str, _Replicates]:
     """Values of a metric by what they are of, then by replicate."""
-    out: dict[str, dict[str, float]] = {}
+    out: dict[str, _Replicates] = {}
+    runs = [f"{sweep}/{run}" for sweep, run in zip(frame.sweep, frame.run, strict=True)]
     columns = {n: frame[n].tolist() if n in frame else [None] * len(frame) for n in (*names, *by)}
     marks = [frame["repeat"].tolist(), *(frame[r].tolist() for r in _REPLICATES if r in frame)]
     seen: dict[tuple[Any, ...], int] = {}
@@ -221,26 +235,39 @@ def _keyed(
         mark = tuple(as_text(m[at]) for m in marks)
         # Rows that nothing tells apart are paired in their order.
         nth = seen[key, *mark] = seen.get((key, *mark), -1) + 1
-        out.setdefault(key, {})[as_text([*mark, nth])] = float(value)
+        out.setdefault(key, {})[as_text([*mark, nth])] = float(value), runs[at]
     return out
+
+
+def _unpaired(
+    ours: dict[str, _Replicates], theirs: dict[str, _Replicates], metric: str
+) -> list[str]:
+    """Name the runs of `ours` with values that `theirs` has none to hold against."""
+    every: Counter[str] = Counter()
+    alone: Counter[str] = Counter()
+    for key, replicates in ours.items():
+        for mark, (_, run) in replicates.items():
+            every[run] += 1
+            alone[run] += mark not in theirs.get(key, {})
+    return [f"{run}: {n} of {every[run]} values of {metric}" for run, n in alone.items() if n]
 
 
 def _delta(
     metric: str,
     where: dict[str, Any],
-    a: dict[str, float],
-    b: dict[str, float],
+    a: _Replicates,
+    b: _Replicates,
     threshold_pct: float,
     better: int,
 ) -> Delta:
     both = [mark for mark in a if mark in b]
     if not both:
         found = a or b
-        mean = float(np.mean(list(found.values())))
+        mean = float(np.mean([value for value, _ in found.values()]))
         base, other = (mean, None) if a else (None, mean)
         kind = "MISSING" if a else "NEW"
         return Delta(kind, metric, where, base, other, None, None, None, len(found))
-    left, right = (np.array([side[mark] for mark in both]) for side in (a, b))
+    left, right = (np.array([side[mark][0] for mark in both]) for side in (a, b))
     means = float(left.mean()), float(right.mean())
     size = np.abs(left) if left.all() else np.abs(left).mean()
     share = bool(np.all(size > _NOTHING))

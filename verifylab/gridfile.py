@@ -21,14 +21,15 @@ A grid file is TOML::
 
 A relative `notebook` is looked for in the grid file's folder, then in each folder above it up to
 the first that holds a ``pyproject.toml``. Relative paths inside parameters are the notebook's own
-business: it runs in its own folder, as it does in JupyterLab.
+business: it runs in its own folder, as it does in JupyterLab. Only a `MACHINE` is looked for
+beforehand, as it would look for it.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,9 @@ __all__ = ["DEFAULT_TIMEOUT_S", "MAX_RUNS", "OUT", "Grid", "GridError", "Row", "
 
 #: Seconds a run may take where the grid file says nothing: a choice of this module.
 DEFAULT_TIMEOUT_S = 900.0
+
+#: The parameter that names a machine profile, where the notebook's default is one.
+MACHINE = "machine"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -101,6 +105,7 @@ def read_grid(path: str | Path) -> Grid:
             "figures/"
         )
     rows = rows_of(path, body, notebook.defaults)
+    _check_machines(path, notebook, rows)
     repeats = _whole(path, body, "repeats", 1, MAX_RUNS, 1)
     if len(rows) * repeats > MAX_RUNS:
         raise GridError(
@@ -114,6 +119,27 @@ def read_grid(path: str | Path) -> Grid:
         raise GridError(f"{path}: {error}") from None
     assert timeout_s is not None
     return Grid(path, name, notebook, rows, timeout_s, memory_mb)
+
+
+def _check_machines(path: Path, notebook: Notebook, rows: Iterable[Row]) -> None:
+    """Refuse machine profiles that the notebook would not find, each only when its run starts."""
+    named = dict.fromkeys(row.given[MACHINE] for row in rows if MACHINE in row.given)
+    default = notebook.defaults.get(MACHINE)
+    if not named or not isinstance(default, str):
+        return
+    from verifylab.machine import load_profile  # needs NumPy, which a plain grid does without
+    from verifylab.published import DataError
+
+    folder = notebook.path.parent
+    try:
+        load_profile(default, folder)
+    except DataError:  # another notebook's word for something else
+        return
+    for name in named:
+        try:
+            load_profile(name, folder)
+        except DataError as error:
+            raise GridError(f"{path}: {error}") from None
 
 
 def _number(

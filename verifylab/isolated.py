@@ -192,6 +192,7 @@ def _environment(scratch: Path, token: str) -> dict[str, str]:
     kernel = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     kernel.append("--HistoryManager.enabled=False")  # no shared history file to wait for
     kernel.append("--Session.packer=verifylab._kernel_json.pack")
+    kernel.append("--IPKernelApp.kernel_class=verifylab._kernel.Kernel")
     body = {"argv": kernel, "display_name": "Python 3 (ipykernel)", "language": "python"}
     (spec / "kernel.json").write_text(json.dumps(body), encoding="utf-8")
     environment = {

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from verifylab.paths import shown, unshown
 from verifylab.records import GOOD, NEWER, Record, StoreError, content_of, damage, read_status
 from verifylab.result_tables import converted, read_result, together, unique
+from verifylab.run_folder import RECORDS
 from verifylab.strict_json import parse
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ __all__ = [
     "is_run",
     "load",
     "origin_of",
+    "passed_over",
     "read_object",
     "scan",
 ]
@@ -86,13 +88,18 @@ def scan(paths: str | Path | Iterable[str | Path], *, deep: bool = False) -> lis
     """
     fresh = freshness()
     found: dict[Path, Stored] = {}
-    for path in [paths] if isinstance(paths, (str, Path)) else paths:
-        folder = Path(path)
-        if not folder.is_dir():
-            raise StoreError(f"{shown(folder)} is no folder of stored runs")
-        for run in _runs(folder):
+    for run, foreign in _runs(paths):
+        if not foreign:
             found.setdefault(run, _stored(run, fresh, deep))
     return sorted(found.values(), key=lambda stored: (stored.sweep, stored.run))
+
+
+def passed_over(paths: str | Path | Iterable[str | Path]) -> list[Path]:
+    """List what `scan` passes over: beside sweeps, results that plain papermill wrote.
+
+    No sweep and no import stored them: they have no record. Named itself, such a folder is scanned.
+    """
+    return sorted({run for run, foreign in _runs(paths) if foreign})
 
 
 def load(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
@@ -174,23 +181,34 @@ def freshness() -> Callable[[Record], bool]:
     return fresh
 
 
-def _runs(folder: Path) -> Iterator[Path]:
-    """Yield the folders of runs in a folder of a run, of a sweep or of all sweeps.
+def _runs(paths: str | Path | Iterable[str | Path]) -> Iterator[tuple[Path, bool]]:
+    """Yield the folders of runs in folders of a run, of a sweep or of all sweeps.
 
-    Single runs may lie beside sweeps, as papermill and ``verifylab import`` put them there.
+    Single runs may lie beside sweeps, as ``verifylab import`` and papermill put them there. With
+    each comes whether it is such a one without any record: nothing that was stored.
     """
-    if is_run(folder):
-        yield folder
-        return
+    for path in [paths] if isinstance(paths, (str, Path)) else paths:
+        folder = Path(path)
+        if not folder.is_dir():
+            raise StoreError(f"{shown(folder)} is no folder of stored runs")
+        if is_run(folder):
+            yield folder, False
+            continue
+        for run, of_a_sweep in _runs_below(folder):
+            yield run, not of_a_sweep and not any((run / name).is_file() for name in RECORDS)
+
+
+def _runs_below(folder: Path) -> Iterator[tuple[Path, bool]]:
+    """Yield the folders of runs below one, each with whether it lies in a sweep's folder."""
     inside = {sub: is_run(sub) for sub in _folders(folder)}
     sweeps = [sub for sub, run in inside.items() if not run and _is_sweep(sub)]
     if not sweeps and (folder / ".lock").is_file():
-        yield from inside  # what lies in a sweep is a run, in whatever state
+        yield from ((sub, True) for sub in inside)  # a run, in whatever state
         return
-    yield from (sub for sub, run in inside.items() if run)
+    yield from ((sub, False) for sub, run in inside.items() if run)
     for sweep in sweeps:
-        below = _folders(sweep)
-        yield from below if (sweep / ".lock").is_file() else filter(is_run, below)
+        locked = (sweep / ".lock").is_file()
+        yield from ((sub, locked) for sub in _folders(sweep) if locked or is_run(sub))
 
 
 def _is_sweep(folder: Path) -> bool:

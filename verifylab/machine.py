@@ -321,12 +321,12 @@ def _widths(body: dict[str, Any], where: str) -> tuple[int, int]:
 _KINDS = {int: "a whole number", float: "a number", str: "text", dict: "an object", list: "a list"}
 
 
-def load_profile(name: str) -> MachineProfile:
+def load_profile(name: str, here: str | Path = "") -> MachineProfile:
     """Load a profile by name from ``data/machines/``, or from a path to a ``.json`` file.
 
-    A relative path is looked for in the current folder, then in ``data/machines/``, then in the
-    folder that holds ``data/``: a notebook's kernel runs in the notebook's folder, ``verifylab
-    calibrate`` wrote where it was called.
+    A relative path is looked for in `here` (default: the current folder), then in
+    ``data/machines/``, then in the folder that holds ``data/``: a notebook's kernel runs in the
+    notebook's folder, ``verifylab calibrate`` wrote where it was called.
 
     Raises
     ------
@@ -337,7 +337,7 @@ def load_profile(name: str) -> MachineProfile:
         raise DataError(f"machine must be the name of a profile, got {name!r}")
     folder = data_dir() / "machines"
     as_path = name.endswith(".json")
-    path = _found(Path(name), folder) if as_path else folder / f"{name}.json"
+    path = _found(Path(name), folder, here) if as_path else folder / f"{name}.json"
     if not as_path and ("/" in name or "\\" in name or not os.path.isfile(path)):
         known = ", ".join(sorted(p.stem for p in folder.glob("*.json"))) or "none"
         raise DataError(f"no machine profile {short(name)} in data/machines (there are: {known})")
@@ -346,13 +346,13 @@ def load_profile(name: str) -> MachineProfile:
     except (OSError, ValueError) as error:  # ValueError: not UTF-8, or no possible path
         reason = getattr(error, "strerror", None) or error
         hint = ""
-        if isinstance(error, FileNotFoundError) and not path.is_absolute():
+        if isinstance(error, FileNotFoundError) and not os.path.isabs(name):
             hint = " here, in data/machines or in the project's folder: give the path from the root"
         raise DataError(f"machine profile {short(name)} cannot be read: {reason}{hint}") from None
     return MachineProfile.from_json(text, path.name)
 
 
-def _found(path: Path, folder: Path) -> Path:
+def _found(path: Path, folder: Path, here: str | Path) -> Path:
     """Return where a file is, from here or beside the project's; as it was given when nowhere."""
-    nearby = [folder / path, folder.parent.parent / path]
-    return next((at for at in (path, *nearby) if os.path.isfile(at)), path)
+    nearby = [here / path, folder / path, folder.parent.parent / path]
+    return next((at for at in nearby if os.path.isfile(at)), nearby[0])

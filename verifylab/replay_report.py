@@ -13,7 +13,7 @@ from verifylab.gate import CANONICAL_KEY_MIN_WIDTH, Gate
 from verifylab.machine import MachineProfile
 from verifylab.miss_curves import miss_ratio_curve
 from verifylab.policy import POLICIES, policy
-from verifylab.replay import traced
+from verifylab.replay import replayable, traced
 from verifylab.replay_tables import cache_table, every_policy, gate_table, replay_table
 from verifylab.trace_file import Trace
 
@@ -63,10 +63,12 @@ def step_trace_report(
         "curves": pd.concat(curves, ignore_index=True),
         "keys": keys_per_width(trace),
     }
-    words = [_gate_words(gates, at)] if known else []
+    widths = {len(slots) for slots in replayable(trace).table("steps").slots} - {0}
+    words = [_gate_words(gates, at, widths)] if known else []
     words.append(_policy_words(table))
     if not table.steps[0]:
         return words, tables
+    words[0] = f"{_key_words(table)} {words[0]}"
     words += [_capture_words(table, capacity), _cache_words(caches, capacity)]
     if known:
         words.append(
@@ -96,7 +98,15 @@ def _threshold(gates: pd.DataFrame) -> int | None:
     return CANONICAL_KEY_MIN_WIDTH if CANONICAL_KEY_MIN_WIDTH in alike else max(alike)
 
 
-def _gate_words(gates: pd.DataFrame, at: int | None) -> str:
+def _key_words(table: pd.DataFrame) -> str:
+    keys = table.set_index("policy")["keys"]
+    return (
+        f"{keys.arrangement:,} different keys as arranged; canonical at every width would leave "
+        f"{keys.canonical:,}."
+    )
+
+
+def _gate_words(gates: pd.DataFrame, at: int | None, widths: set[int]) -> str:
     """Say which threshold these steps speak for, and which they do not tell apart from it."""
     if at is None:
         return "No threshold is sure to gain on this trace: leave the canonical assignment off."
@@ -105,7 +115,9 @@ def _gate_words(gates: pd.DataFrame, at: int | None) -> str:
         f"Gate at {at}: {between(row.gain_low, row.gain_high, '+.1f')} % tok/s against never "
         "canonical on these steps (modelled time)"
     )
-    if len(alike) > 1:
+    if len(widths) == 1 and len(alike) > 1 and max(alike) <= max(widths):
+        words += f"; the trace has one width, so thresholds up to {max(widths)} are the same to it"
+    elif len(alike) > 1:
         words += f"; thresholds {', '.join(map(str, alike))} cannot be told apart"
     return words + "."
 

@@ -33,15 +33,17 @@ _ROUNDS = ("r7", "r11", "vllm_no_spec")
 def draw_keys_found(keys: pd.DataFrame, spaces: pd.DataFrame, capacity: int, ax: Axes) -> Axes:
     """Keys found by width, over the exact counts of one slot set.
 
-    `keys` as `answers_keys.keys_per_width`, `spaces` with ``width, arrangement_keys,
-    canonical_keys``.
+    `keys` as `answers_keys.keys_per_width`, `spaces` with ``width, dcut_ratio, drafts,
+    arrangement_keys, canonical_keys``.
     """
     draw_key_counts(spaces, capacity, ax)
     at = {w: i for i, w in enumerate(sorted(spaces.width))}
     ax.plot([at[n] + 0.12 for n in keys.n], keys["keys"], label="found in this file", **_FOUND)
     ax.set_ylim(top=max(ax.get_ylim()[1], 4 * keys["keys"].max()))
     ax.legend(loc="best")
-    ax.set_xlabel("sequences of a dispatch, n")
+    drafts = " or ".join(map(str, spaces.drafts.unique()))
+    setting = f"counted for D-Cut ratio {spaces.dcut_ratio[0]:g}, {drafts} drafts"
+    ax.set_xlabel(f"sequences of a dispatch, n\n{setting}")
     ax.set_title("Keys found, and what one slot set gives")
     if len(at) == 1:
         ax.set_xlim(-0.8, 0.8)

@@ -208,7 +208,7 @@ def save(reports: Sequence[Report], folder: str | Path, failed: Sequence[str] = 
 
 
 def _spaces(widths: list[int], config: Config) -> pd.DataFrame:
-    """Exact key counts of one slot set at the widths found."""
+    """Exact key counts of one slot set at the widths found, for the ratio and drafts asked for."""
     import pandas as pd
 
     ladder = DraftLadder.parse(config.drafts)
@@ -216,10 +216,11 @@ def _spaces(widths: list[int], config: Config) -> pd.DataFrame:
     for width in widths:
         space = key_space(width, ladder.drafts(width), config.dcut_ratio, ROW_BUDGET)
         rows.append(
-            {"width": width, "arrangement_keys": space.arrangement_keys,
-             "canonical_keys": space.canonical_keys}
+            {"width": width, "dcut_ratio": config.dcut_ratio, "drafts": ladder.drafts(width),
+             "arrangement_keys": space.arrangement_keys, "canonical_keys": space.canonical_keys}
         )  # fmt: skip
-    return pd.DataFrame(rows, columns=["width", "arrangement_keys", "canonical_keys"])
+    columns = ["width", "dcut_ratio", "drafts", "arrangement_keys", "canonical_keys"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def _engine_log(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]]:
@@ -233,13 +234,15 @@ def _engine_log(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]
         [bounds(trace, policy(p), *known) for p in BOUNDED[: 3 if few else None]],
         ignore_index=True,
     )
-    keys = int(widths["keys"].sum())
+    keys, left = int(widths["keys"].sum()), int(widths.keys_if_canonical.sum())
     at = f", at widths {', '.join(map(str, widths.n))}" if keys else ""
-    words = [f"{keys:,} keys were captured{at}."]
+    would = f"canonical at every width would leave {left:,}"
+    words = [f"{keys:,} different keys were captured{at}; {would}."]
     if "windows" in trace.tables:
         windows = answers.capture_windows(trace)
         tables["windows"] = windows
-        words = [_captured_words(windows, keys), _evicted_words(windows)]
+        seen = f"{keys:,} different keys in the log; {would}"
+        words = [_captured_words(windows, seen), _evicted_words(windows)]
     canonical = tables["bounds"][tables["bounds"].policy == "canonical"]
     cold = bounds(trace, policy("canonical"), *known[:2], from_start=True)
     told = zip(canonical.itertuples(), cold.itertuples(), strict=True)
@@ -267,14 +270,14 @@ def _engine_log(trace: Trace, config: Config) -> tuple[list[str], dict[str, Any]
     return words, tables
 
 
-def _captured_words(windows: pd.DataFrame, keys: int) -> str:
+def _captured_words(windows: pd.DataFrame, seen: str) -> str:
     """Say how many steps captured, of the windows that say both."""
     counted = windows[windows.counted]
     steps = sum(map(int, counted.steps))
     if not steps:
-        return f"No window says how many of its steps captured a graph ({keys:,} keys seen)."
+        return f"No window says how many of its steps captured a graph ({seen})."
     share = 100 * sum(map(int, counted.capture)) / steps
-    words = f"{share:.1f} % of {steps:,} steps captured a graph ({keys:,} keys seen in the log)"
+    words = f"{share:.1f} % of {steps:,} steps captured a graph ({seen})"
     if left := len(windows) - len(counted):
         words += f"; left out, without both counts: {left:,} of {len(windows):,} windows"
     return words + "."

@@ -184,17 +184,29 @@ def inspect(path: str | Path) -> dict[str, Any]:
     }
 
 
-def import_files(files: Sequence[str | Path], out: str | Path) -> Path:
+def import_files(
+    files: Sequence[str | Path],
+    out: str | Path,
+    *,
+    on_bad: Callable[[Path, TraceError], None] | None = None,
+) -> Path:
     """Read files and store them as one run folder.
 
     The folder has ``params.json``, ``status.json``, ``provenance.json``, ``result.parquet`` (a row
     a file and kind: ``file, format, kind, count``), ``summary.txt`` and
     ``tables/<number>_<table>.parquet``. It is written aside and renamed when whole.
 
+    Parameters
+    ----------
+    files : sequence of path
+    out : path
+    on_bad : callable, optional
+        Called with each file that cannot be read, and why; the others are stored.
+
     Raises
     ------
     TraceError
-        When a file cannot be read, none is given, or `out` exists.
+        When a file cannot be read (with `on_bad`: when none can), none is given, or `out` exists.
     """
     import pandas as pd
 
@@ -207,15 +219,25 @@ def import_files(files: Sequence[str | Path], out: str | Path) -> Path:
     aside = out.with_name(f".part-{out.name}-{secrets.token_hex(6)}")
     try:
         (aside / "tables").mkdir(parents=True)
-        described, rows, hashes = [], [], {}
-        for number, path in enumerate(map(Path, files)):
-            trace = read(path)
+        described: list[dict[str, Any]] = []
+        rows, hashes = [], {}
+        for path in map(Path, files):
+            try:
+                trace = read(path)
+            except TraceError as error:
+                if on_bad is None:
+                    raise
+                on_bad(path, error)
+                continue
+            number = len(described)
             hashes[f"{number}_{trace.source}"] = _sha256(path)
             described.append(_store(trace, aside / "tables", number))
             rows += [
                 {"file": trace.source, "format": trace.format, "kind": kind, "count": count}
                 for kind, count in trace.counts.items()
             ]
+        if not described:
+            raise TraceError("no file could be read")
         pd.DataFrame(rows).to_parquet(aside / "result.parquet", index=False)
         text = "\n".join(
             f"{d['source']}: {FORMATS[d['format']]}, {d['steps']:,} steps, {d['events']:,} events"
