@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from verifylab.checks import whole
 from verifylab.counters import SCALARS
 from verifylab.dcut import DEFAULT_LADDER, DEFAULT_RATIO, DraftLadder
 from verifylab.experiment import Settings, grid
@@ -51,6 +52,8 @@ CANDIDATES = (
     "vllm_piecewise",
     "trtllm",
 )
+#: Most paired seeds: every width, policy, spread and seed is kept. A choice.
+MAX_SEEDS = 1000
 _ARMS = ("arrangement", "canonical", "gated")
 
 
@@ -174,7 +177,7 @@ def advise(
     policies : sequence of str
         Compared beside the two arms.
     seeds, steps : int
-        Paired seeds, and steps counted for each.
+        Paired seeds, 2 to `MAX_SEEDS`, and steps counted for each.
 
     Raises
     ------
@@ -184,8 +187,7 @@ def advise(
     widths = [int(w) for w in widths]
     if not widths or len(set(widths)) != len(widths):
         raise ValueError(f"widths must list each width once and at least one, got {widths}")
-    if seeds < 2:
-        raise ValueError(f"seeds must be 2 or more, got {seeds}")
+    whole("seeds", seeds, 2, MAX_SEEDS)
     priced = machine if graph_ms is None else with_graph_ms(machine, graph_ms)
     names = list(dict.fromkeys(("arrangement", "canonical", *policies)))
     workload = calibrated(ladder=DraftLadder.parse(drafts))
