@@ -624,6 +624,7 @@ def grid(
     arms: Iterable[tuple[str, Gate | None]] = (("arrangement", None), ("canonical", None)),
     spreads: Iterable[float] | None = None,
     jobs: int | None = None,
+    halt: Event | None = None,
 ) -> pd.DataFrame:
     """Run every arm at every width, spread and seed on the machine model.
 
@@ -639,6 +640,8 @@ def grid(
         Confidence spreads; default: the workload's own.
     jobs : int, optional
         Threads (the compiled loop releases the interpreter lock); default: the cores.
+    halt : threading.Event, optional
+        Another thread sets it to end the runs; set here where one of them fails.
 
     Returns
     -------
@@ -646,12 +649,17 @@ def grid(
         One row a run: ``width, policy, min_width, spread, seed``, then every scalar counter.
         `spread` is `TRACE_SPREAD` for a trace.
         `min_width` is -1 where the policy has none. No times: see `counters.times`.
+
+    Raises
+    ------
+    concurrent.futures.CancelledError
+        When `halt` was set.
     """
     import pandas as pd
 
     seeds, widths, arms = list(seeds), list(widths), list(arms)
     cells = []
-    halt = Event()
+    halt = Event() if halt is None else halt
     loads: list[tuple[float, AnyWorkload]] = []
     if isinstance(workload, TraceWorkload):
         if spreads is not None:

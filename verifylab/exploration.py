@@ -27,6 +27,7 @@ __all__ = [
     "MAX_GRAPH_MS",
     "MAX_PLAY_STEPS",
     "MAX_THRESHOLD",
+    "MAX_WIDTHS",
     "POLICY_CHOICES",
     "WARMUP_STEPS",
     "Exploration",
@@ -44,10 +45,13 @@ CACHE_POLICIES = ("arrangement", "canonical", "gated", "indirect", "capture_on_s
 MAX_THRESHOLD = MAX_VERIFY_WIDTH + 1
 #: Dearest graph of the slider, ms. A choice: the published one costs 31.
 MAX_GRAPH_MS = 200.0
+#: Widths of the throughput curves: more can neither be read side by side nor drawn within 100 ms.
+MAX_WIDTHS = 16
 #: Steps of every throughput run before those that are counted. A choice.
 WARMUP_STEPS = 100
-#: Steps that the cache player may be asked for: a step takes about half a millisecond.
-MAX_PLAY_STEPS = 2000
+#: Steps that the cache player may be asked for. All are played anew when a control moves, and a
+#: step takes about 0.35 ms: 250 keep to 100 ms.
+MAX_PLAY_STEPS = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,7 @@ class Exploration:
     graph_capacity : int
         Graphs that the cache holds.
     widths : list of int
-        Batch widths of the throughput curves.
+        Batch widths of the throughput curves, up to `MAX_WIDTHS` of them.
     graph_ms : float or None
         Milliseconds of one capture and eviction of a graph of 4,500 nodes; None: the machine's.
     confidence_spread : float or None
@@ -127,6 +131,10 @@ class Exploration:
         fraction("dcut_ratio", self.dcut_ratio)
         whole("graph_capacity", self.graph_capacity, 1, MAX_CAPACITY)
         object.__setattr__(self, "widths", whole_list("widths", self.widths, 1, MAX_VERIFY_WIDTH))
+        if len(self.widths) > MAX_WIDTHS:
+            raise ValueError(
+                f"widths must have at most {MAX_WIDTHS} numbers, got {len(self.widths)}"
+            )
         for name, known in (
             ("arm", ARM_CHOICES), ("policy", POLICY_CHOICES), ("cache_policy", CACHE_POLICIES),
         ):  # fmt: skip

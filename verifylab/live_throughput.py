@@ -7,8 +7,9 @@ graph cost and a threshold. All arms share their draws.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
-from functools import lru_cache
+from threading import Event, Lock
 from typing import Any
 
 import numpy as np
@@ -27,10 +28,16 @@ from verifylab.recommend import Recommendation, recommend_arms
 from verifylab.stats import split
 from verifylab.workload import spread_nodes
 
-__all__ = ["QUICK", "Curves", "Runs", "curves", "published_here", "simulate"]
+__all__ = ["QUICK", "Curves", "Runs", "curves", "published_here", "quick", "simulate"]
 
-#: Seeds and steps of the look that follows every control; a full run has those of `Exploration`.
-QUICK = (4, 250)
+#: Seeds, steps and warm-up of the look that follows every control, up to `FEW` widths; a full run
+#: has those of `Exploration`.
+QUICK = (4, 250, WARMUP_STEPS)
+#: Widths up to which a quick look has all its steps: more of them share as many, so that it stays
+#: under 100 ms.
+FEW = 6
+#: Simulated pieces that are kept. A choice: a full run at the default widths has 78.
+KEPT = 256
 #: Redraws behind the quick and the full probability.
 DRAWS = {False: 200, True: 2000}
 
@@ -55,6 +62,7 @@ def simulate(
     *,
     full: bool = False,
     progress: Callable[[int, int], bool] | None = None,
+    halt: Event | None = None,
 ) -> Runs | None:
     """Run both arms and `settings.policy` at every width.
 
@@ -65,18 +73,21 @@ def simulate(
         The seeds and steps of `settings`; else `QUICK`.
     progress : callable, optional
         Called as ``progress(done, total)`` between the pieces of a full run; False stops it.
+    halt : threading.Event, optional
+        Another thread sets it to stop a full run, also within a piece.
 
     Returns
     -------
     Runs or None
         None when it was stopped.
     """
-    seeds, steps = (settings.seeds, settings.steps) if full else QUICK
+    many = (settings.seeds, settings.steps, WARMUP_STEPS)
+    seeds, steps, warmup = many if full else quick(len(settings.widths))
     names = (*ARMS, settings.policy)
     spread = settings.workload().confidence_spread
     if not full:
         widths = tuple(settings.widths)
-        parts = [_counts(settings, name, widths, seeds, steps, spread) for name in names]
+        parts = [_counts(settings, name, widths, seeds, steps, warmup, spread) for name in names]
     else:
         parts = []
         pieces = [(width, name, spread) for width in settings.widths for name in names]
@@ -86,10 +97,23 @@ def simulate(
         for done, (width, name, at) in enumerate(pieces):
             if progress is not None and not progress(done, len(pieces)):
                 return None
-            parts.append(_counts(settings, name, (width,), seeds, steps, at))
+            try:
+                parts.append(_counts(settings, name, (width,), seeds, steps, warmup, at, halt))
+            except CancelledError:
+                return None
         if progress is not None:
             progress(len(pieces), len(pieces))
     return Runs(pd.concat(parts, ignore_index=True), settings.policy, seeds, steps, full)
+
+
+def quick(widths: int) -> tuple[int, int, int]:
+    """Return seeds, steps and warm-up of a quick look at so many widths."""
+    seeds, steps, warmup = QUICK
+    return seeds, min(steps, FEW * steps // widths), warmup if widths <= FEW else warmup // 2
+
+
+_kept: dict[tuple[Any, ...], pd.DataFrame] = {}
+_keeping = Lock()
 
 
 def _counts(
@@ -98,28 +122,26 @@ def _counts(
     widths: tuple[int, ...],
     seeds: int,
     steps: int,
+    warmup: int,
     spread: float,
+    halt: Event | None = None,
 ) -> pd.DataFrame:
     """Run one policy, or take what was run: another policy beside them leaves the arms alone."""
-    drafts, capacity, ratio = settings.drafts, settings.graph_capacity, settings.dcut_ratio
-    return _kept(
-        settings.machine, name, widths, seeds, steps, spread, drafts, capacity, float(ratio)
-    )
-
-
-@lru_cache(maxsize=256)
-def _kept(
-    machine: str, name: str, widths: tuple[int, ...], seeds: int, steps: int, spread: float,
-    drafts: int, capacity: int, ratio: float,
-) -> pd.DataFrame:  # fmt: skip
+    drafts, capacity, ratio = settings.drafts, settings.graph_capacity, float(settings.dcut_ratio)
+    key = (settings.machine, name, widths, seeds, steps, warmup, spread, drafts, capacity, ratio)
+    if (known := _kept.get(key)) is not None:
+        return known
     asked = Exploration(confidence_spread=spread, drafts=drafts)
-    chosen = Settings(
-        widths[0], steps=steps, warmup_steps=WARMUP_STEPS, capacity=capacity, ratio=ratio
-    )
-    return grid(
-        asked.workload(), widths, load_profile(machine), chosen, seeds=range(seeds),
-        arms=[(name, None)],
+    chosen = Settings(widths[0], steps=steps, warmup_steps=warmup, capacity=capacity, ratio=ratio)
+    found = grid(
+        asked.workload(), widths, load_profile(settings.machine), chosen, seeds=range(seeds),
+        arms=[(name, None)], halt=halt,
     )  # fmt: skip
+    with _keeping:
+        while len(_kept) >= KEPT:
+            _kept.pop(next(iter(_kept)))
+        _kept[key] = found
+    return found
 
 
 @dataclass(frozen=True, slots=True)

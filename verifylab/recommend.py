@@ -190,10 +190,8 @@ def log_gains(
 
 def _bootstrap(draws: int, seeds: int, rng: np.random.Generator) -> np.ndarray:
     """Return how often each seed is taken in each draw, shape (draws, seeds)."""
-    resample = rng.integers(0, seeds, (draws, seeds))
-    weight = np.zeros((draws, seeds))
-    np.add.at(weight, (np.arange(draws)[:, None], resample), 1.0)
-    return weight
+    taken = rng.integers(0, seeds, (draws, seeds)) + seeds * np.arange(draws)[:, None]
+    return np.bincount(taken.ravel(), minlength=draws * seeds).reshape(draws, seeds).astype(float)
 
 
 def measured_log_gains(

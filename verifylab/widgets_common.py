@@ -16,6 +16,7 @@ from verifylab.exploration import (
     CACHE_POLICIES,
     MAX_GRAPH_MS,
     MAX_THRESHOLD,
+    MAX_WIDTHS,
     POLICY_CHOICES,
     Exploration,
 )
@@ -109,11 +110,10 @@ class Controls:
             "play_steps": Number(settings.play_steps, "steps"),
             "seed": Number(settings.seed, "seed"),
         }  # fmt: skip
-        # What is shown rounded stands for the exact value.
+        # What a control shows at the start stands for what it was given: exact, or None.
         self._exact: dict[str, dict[float, float | None]] = {
-            "graph_ms": {graph_ms: None},
-            "confidence_spread": {spread: None},
-            "dcut_ratio": {self["dcut_ratio"].value: settings.dcut_ratio},
+            name: {self[name].value: getattr(settings, name)}
+            for name in ("graph_ms", "confidence_spread", "dcut_ratio")
         }
 
     def __getitem__(self, name: str) -> Any:
@@ -133,7 +133,7 @@ class Controls:
         for name, high in (("slots", 2**32 - 1), ("depths", MAX_DRAFTS + 1)):
             given[name] = whole_numbers(name, given[name], 0, high, most=MAX_VERIFY_WIDTH)
         given["widths"] = whole_numbers(
-            "widths", given["widths"], 1, MAX_VERIFY_WIDTH, most=MAX_VERIFY_WIDTH
+            "widths", given["widths"], 1, MAX_VERIFY_WIDTH, most=MAX_WIDTHS
         )
         for name, exact in self._exact.items():
             given[name] = exact.get(given[name], given[name])
@@ -141,7 +141,16 @@ class Controls:
 
     def calibrate(self) -> None:
         """Put graph cost and spread back to what the machine and the calibration say."""
-        self["graph_ms"].value, self["confidence_spread"].value = _calibrated(self.start.machine)
+        shown = _calibrated(self.start.machine)
+        for name, value in zip(("graph_ms", "confidence_spread"), shown, strict=True):
+            stood = value in self._exact[name] and self._exact[name][value] is None
+            self._exact[name] = {value: None}
+            if self[name].value == value and not stood:  # shows the same, means another
+                self[name].notify_change(
+                    {"name": "value", "old": value, "new": value, "owner": self[name],
+                     "type": "change"}
+                )  # fmt: skip
+            self[name].value = value
 
 
 class Tab:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import ipywidgets as ipw
@@ -9,6 +10,8 @@ import traitlets
 
 __all__ = ["Number"]
 
+#: Whole numbers below this are the same as floats.
+_EXACT = 2.0**53
 GROWS = {"flex": "1 1 100px", "width": "auto"}
 
 
@@ -16,7 +19,8 @@ class Number(ipw.HBox):
     """A labelled number; the slider, where there is one, and the number follow each other.
 
     What is typed stays as it was typed: `Exploration` says whether it is right. Beyond its range
-    the slider stands at its end.
+    the slider stands at its end. NaN and infinity, which only a program can set, are in `value`
+    alone: a page cannot hold them.
 
     Parameters
     ----------
@@ -55,16 +59,17 @@ class Number(ipw.HBox):
         super().__init__(children, layout={"width": "424px", "max_width": "100%"})
         self.add_class("vl-number")
         self.value = value
-        traitlets.link((self, "value"), (self.text, "value"))
+        self.observe(self._follow, "value")
+        self.text.observe(self._typed, "value")
         if slider:
             self.slider.value = self._place()
-            self.observe(self._follow, "value")
             self.slider.observe(self._slid, "value")
 
     @property
     def given(self) -> float:
         """What was typed; an int where whole numbers are asked for and it is one."""
-        return int(self.value) if self.whole and self.value.is_integer() else self.value
+        fits = self.whole and abs(self.value) < _EXACT and self.value.is_integer()
+        return int(self.value) if fits else self.value
 
     def _place(self) -> float:
         assert self._range is not None
@@ -72,7 +77,17 @@ class Number(ipw.HBox):
         return min(max(self.value, low), high)
 
     def _follow(self, change: Any) -> None:
-        self.slider.value = self._place()
+        if math.isfinite(self.value):
+            self.text.value = self.value
+            if self._range:
+                self.slider.value = self._place()
+
+    def _typed(self, change: Any) -> None:
+        # NaN differs from itself: it would be set for ever.
+        if change["new"] != self.value and not (
+            math.isnan(change["new"]) and math.isnan(self.value)
+        ):
+            self.value = change["new"]
 
     def _slid(self, change: Any) -> None:
         if change["new"] != self._place():

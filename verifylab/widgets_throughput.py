@@ -51,7 +51,7 @@ class ThroughputTab(Tab):
         self.progress = ipw.IntProgress(min=0, max=1, description="", layout={"width": "200px"})
         self.status = ipw.Label("")
         self.run.on_click(self._start)
-        self.stop.on_click(lambda button: self._halt.set())
+        self.stop.on_click(self._end)
         self.reset.on_click(lambda button: controls.calibrate())
         c = controls
         self.box.children = (
@@ -103,6 +103,12 @@ class ThroughputTab(Tab):
         self.worker = threading.Thread(target=self._work, args=(settings,), daemon=True)
         self.worker.start()
 
+    def _end(self, button: Any) -> None:
+        with self.controls.drawing:
+            if not self.stop.disabled:
+                self.status.value, self.stop.disabled = "stopping ...", True
+                self._halt.set()
+
     def _work(self, settings: Exploration) -> None:
         def progress(done: int, total: int) -> bool:
             self.progress.max, self.progress.value = total, done
@@ -110,7 +116,7 @@ class ThroughputTab(Tab):
 
         said = "stopped"
         try:
-            runs = simulate(settings, full=True, progress=progress)
+            runs = simulate(settings, full=True, progress=progress, halt=self._halt)
             if runs is not None:
                 self._runs = (_counted_key(settings), runs)
                 said = "done"
@@ -122,10 +128,11 @@ class ThroughputTab(Tab):
         except Exception as error:  # a thread's traceback would reach nobody
             said = f"failed: {error}"
         finally:
-            self.status.value = said
-            if said != "done":
-                self.progress.value = 0
-            self.run.disabled, self.stop.disabled = False, True
+            with self.controls.drawing:
+                self.status.value = said
+                if said != "done":
+                    self.progress.value = 0
+                self.run.disabled, self.stop.disabled = False, True
 
 
 def _overlay(run: StoredRun) -> bool:
