@@ -116,6 +116,18 @@ def test_a_configuration_says_what_is_wrong(changes, words):
         Config(**changes)
 
 
+def test_a_graph_cost_prices_what_is_captured():
+    small = {"widths": [8], "seeds": 2, "steps": 300, "warmup_steps": 50, "churn_hours": 0.01,
+             "max_capacity": 40}  # fmt: skip
+    own, free = (cache_study(Config(**small, graph_ms=ms)) for ms in (None, 0.0))
+    rates = [s.capacity[s.capacity.policy == "arrangement"].set_index("capacity").tok_s.groupby(
+        level=0).mean() for s in (own, free)]  # fmt: skip
+    assert (rates[1] > rates[0]).all() and "(modelled at 0 ms a graph)" in free.sentence()
+    assert "(modelled)" in own.sentence()
+    with pytest.raises(ValueError, match="graph_ms must be 0 or more"):
+        Config(graph_ms=-1.0)
+
+
 def test_the_notebook_is_stored_clean_and_short():
     body = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
     assert len(body["cells"]) < 20

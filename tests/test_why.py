@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -192,3 +194,18 @@ def test_the_best_gate_is_shut_where_a_policy_has_no_captures_to_save():
     assert set(best.index) == {
         "arrangement", "borrow", "exec_update", "eager", "capture_on_second_use",
     }  # fmt: skip
+
+
+def test_a_graph_cost_of_ones_own_is_that_of_every_table():
+    config = why.Why(widths=[2, 8], ratios=[0.75], seeds=4, steps=300, own_graph_ms=10.0)
+    assert advise.graph_ms_of(config.profile()) == pytest.approx(10.0)
+    maps = why.policy_maps(config, [0.0, 30.0])
+    assert sorted(set(maps.by_cost.graph_ms)) == [0.0, 10.0, 30.0]
+    assert set(maps.by_ratio.graph_ms.round(9)) == {10.0}
+    own, dear = (
+        why.splits(asked).set_index("width").captures_pct
+        for asked in (config, replace(config, own_graph_ms=None))
+    )
+    assert 0 < own[8] < dear[8] / 2
+    with pytest.raises(ValueError, match="graph_ms must be 0 or more"):
+        why.Why(own_graph_ms=-1.0)

@@ -23,8 +23,9 @@ from verifylab.dcut import DEFAULT_LADDER, DEFAULT_RATIO, DraftLadder
 from verifylab.device.model import GRAPH_BYTES_PER_NODE
 from verifylab.experiment import MAX_WIDTH, Settings
 from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
+from verifylab.graph_price import profile_at
 from verifylab.key_trace import KeyTrace, key_trace
-from verifylab.machine import MachineProfile, load_profile
+from verifylab.machine import MachineProfile
 from verifylab.miss_curves import miss_ratio_curve
 from verifylab.policy import policy
 from verifylab.workload import Workload, calibrated
@@ -61,7 +62,7 @@ class Config:
         Graphs that the published cache holds: marked in the figures.
     max_capacity : int
         Largest cache tried, in graphs.
-    dcut_ratio, drafts, output_tokens, machine
+    dcut_ratio, drafts, output_tokens, machine, graph_ms
         As in `verifylab.width_gate.Config`.
     seeds, steps, warmup_steps : int
         Seeds (2 or more) behind every interval, steps counted for each, steps before those.
@@ -83,6 +84,7 @@ class Config:
     churn_load: float = 0.8
     prefill_steps: int = 4
     churn_hours: float = 1.0
+    graph_ms: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "widths", whole_list("widths", self.widths, 1, MAX_WIDTH))
@@ -101,8 +103,8 @@ class Config:
             self.settings(width, 0).drafts_and_keep(self.workload(), width)
 
     def profile(self) -> MachineProfile:
-        """Return the machine profile."""
-        return load_profile(self.machine)
+        """Return the machine profile, with graphs that cost `graph_ms`."""
+        return profile_at(self.machine, self.graph_ms)
 
     def workload(self) -> Workload:
         """Return the calibrated workload with this configuration's changes."""
@@ -146,10 +148,12 @@ class CacheStudy:
     def sentence(self) -> str:
         """Return the answer for the widest batch in a sentence."""
         row = self.harmless.iloc[-1]
+        cost = self.config.graph_ms
+        modelled = "modelled" if cost is None else f"modelled at {cost:g} ms a graph"
         if pd.isna(row.lru_harmless):
             return (
                 f"At width {row.width:.0f} no cache of up to {self.config.max_capacity} graphs "
-                f"makes the arrangement arm's captures harmless (modelled)."
+                f"makes the arrangement arm's captures harmless ({modelled})."
             )
         held = self.capacity[
             (self.capacity.width == row.width) & (self.capacity.policy == "arrangement")
@@ -160,7 +164,7 @@ class CacheStudy:
             f"({row.lru_harmless_gb:.1f} GB) make the arrangement arm's captures harmless under "
             f"LRU: {held.tok_s:.1f} tok/s, {held.share:.0%} of the {row.arrangement_tok_s:.1f} "
             f"with captures free. Canonical needs {row.canonical_keys:.0f} "
-            f"({row.canonical_gb:.2f} GB) and gives {row.canonical_tok_s:.1f} (modelled)."
+            f"({row.canonical_gb:.2f} GB) and gives {row.canonical_tok_s:.1f} ({modelled})."
         )
 
 

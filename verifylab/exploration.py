@@ -16,8 +16,8 @@ from verifylab.dcut import DCUT_WIDTH_CAP, MAX_VERIFY_WIDTH, DraftLadder
 from verifylab.experiment import ARMS, MAX_CAPACITY
 from verifylab.explain import explain
 from verifylab.gate import Gate
-from verifylab.graph_price import graph_ms_of, with_graph_ms
-from verifylab.machine import MachineProfile, load_profile
+from verifylab.graph_price import graph_ms_of, profile_at
+from verifylab.machine import MachineProfile
 from verifylab.policy import POLICIES
 from verifylab.workload import MAX_DRAFTS, Workload, calibrated
 
@@ -161,8 +161,7 @@ class Exploration:
 
     def profile(self) -> MachineProfile:
         """Return the machine with graphs that cost `graph_ms`."""
-        machine = load_profile(self.machine)
-        return machine if self.graph_ms is None else with_graph_ms(machine, float(self.graph_ms))
+        return profile_at(self.machine, self.graph_ms)
 
     def ladder(self) -> DraftLadder:
         """Return `drafts` up to the width that D-Cut prunes, one draft above it, as published."""

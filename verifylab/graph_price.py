@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from verifylab.checks import is_number
-from verifylab.machine import Coefficient, MachineProfile
+from verifylab.machine import Coefficient, MachineProfile, load_profile
 
-__all__ = ["MAX_GRAPH_MS", "NODES_PER_GRAPH", "graph_ms_of", "with_graph_ms"]
+__all__ = ["MAX_GRAPH_MS", "NODES_PER_GRAPH", "graph_ms_of", "profile_at", "with_graph_ms"]
 
 #: Nodes of the graph that a "graph cost" is quoted for: the published 8-sequence verify graph
 #: (`data/published/api_costs.csv`, row ``instantiate``: about 4-5 thousand).
@@ -49,3 +49,15 @@ def with_graph_ms(machine: MachineProfile, graph_ms: float) -> MachineProfile:
                 c.value * factor, c.low * factor, c.high * factor, f"scaled to {graph_ms:g} ms"
             )
     return replace(machine, coefficients=scaled)
+
+
+def profile_at(machine: str, graph_ms: float | None) -> MachineProfile:
+    """Return a profile by name, with graphs that cost `graph_ms`; None: its own.
+
+    Raises
+    ------
+    ValueError
+        As `machine.load_profile` and `with_graph_ms`.
+    """
+    profile = load_profile(machine)
+    return profile if graph_ms is None else with_graph_ms(profile, graph_ms)

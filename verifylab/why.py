@@ -19,8 +19,8 @@ from verifylab.dcut import DraftLadder
 from verifylab.draft_calibration import shuffled
 from verifylab.draft_trace import DraftTrace
 from verifylab.experiment import MAX_WIDTH, AnyWorkload, Settings, grid
-from verifylab.graph_price import graph_ms_of
-from verifylab.machine import MachineProfile, load_profile
+from verifylab.graph_price import graph_ms_of, profile_at
+from verifylab.machine import MachineProfile
 from verifylab.published import figure, table
 from verifylab.stats import paired, with_times
 from verifylab.trace_workload import TraceWorkload
@@ -73,6 +73,10 @@ class Why:
         Paired seeds (2 or more), steps counted for each.
     graph_capacity : int
     machine : str
+    trace : str
+        Recorded drafts.
+    own_graph_ms : float or None
+        As `graph_ms` of `verifylab.width_gate.Config`.
     """
 
     widths: list[int] = field(default_factory=lambda: list(range(1, 17)))
@@ -83,6 +87,7 @@ class Why:
     graph_capacity: int = 32
     machine: str = "gb10-published"
     trace: str = "mtp_drafts"
+    own_graph_ms: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("widths", "focus"):
@@ -103,8 +108,8 @@ class Why:
         return Settings(1, steps=self.steps, capacity=self.graph_capacity, ratio=float(ratio))
 
     def profile(self) -> MachineProfile:
-        """Return the machine profile."""
-        return load_profile(self.machine)
+        """Return the machine profile, with graphs that cost `own_graph_ms`."""
+        return profile_at(self.machine, self.own_graph_ms)
 
     def recorded(self) -> TraceWorkload:
         """Return the recorded drafts as a workload."""
@@ -371,7 +376,7 @@ def policy_maps(config: Why, graph_ms: Sequence[float], ratio: float = 0.75) -> 
     ----------
     config : Why
     graph_ms : sequence of float
-        Costs of a capture and eviction, ms.
+        Costs of a capture and eviction, ms; `config.own_graph_ms` is added where it is given.
     ratio : float
         Of the maps over cost.
     """
@@ -384,6 +389,8 @@ def policy_maps(config: Why, graph_ms: Sequence[float], ratio: float = 0.75) -> 
         for r in dict.fromkeys([*config.ratios, ratio, 1.0])
     }
     own = [graph_ms_of(profile)]
+    if config.own_graph_ms is not None:
+        graph_ms = sorted({*graph_ms, float(config.own_graph_ms)})
     by_ratio = [policy_map(counts[r], profile, own).assign(ratio=r) for r in sorted(counts)]
     kept = counts[ratio][counts[ratio].policy.isin(KERNELS_KEPT)]
     return PolicyMaps(

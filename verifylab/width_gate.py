@@ -30,9 +30,9 @@ from verifylab.device import Choice, choose
 from verifylab.experiment import MAX_CAPACITY, MAX_WIDTH, Settings, grid
 from verifylab.gate import Gate
 from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
-from verifylab.graph_price import graph_ms_of, with_graph_ms
+from verifylab.graph_price import graph_ms_of, profile_at
 from verifylab.keyspace import key_space
-from verifylab.machine import MachineProfile, load_profile
+from verifylab.machine import MachineProfile
 from verifylab.measured import measure
 from verifylab.paths import write_files
 from verifylab.recommend import NEVER, Recommendation, recommend, recommend_measured
@@ -160,8 +160,7 @@ class Config:
 
     def profile(self) -> MachineProfile:
         """Return the machine profile, with graphs that cost `graph_ms`."""
-        machine = load_profile(self.machine)
-        return machine if self.graph_ms is None else with_graph_ms(machine, self.graph_ms)
+        return profile_at(self.machine, self.graph_ms)
 
     def workload(self) -> Workload:
         """Return the calibrated workload with this configuration's changes."""
