@@ -371,6 +371,25 @@ def test_names_are_drawn_as_they_are_spelled(tmp_path):
     assert any(r"$\frac{1}{$" in text.get_text() for text in figure.texts)
 
 
+def test_a_long_name_is_cut_in_a_caption_that_fits(tmp_path):
+    runs, gate = a_copy(tmp_path)
+    gate.rename(
+        gate.with_name("widths-2,4,6,7,8_min_widths-2,4,6,7,8,9_seeds-4_gr-7ecd60d0407f22ee")
+    )
+    changed(next((runs / "width_gate").glob("*/")), graph_capacity=64)
+    (drawn, second, *_) = collect([runs]).drawn
+    assert " | width_gate/widths-2,4,6,7,8_m...0d0407f22ee | commit " in second.caption
+    figure = second.figure()
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    assert all(t.get_window_extent(renderer).x1 < figure.bbox.width for t in figure.texts)
+    assert "Above the dotted line" in drawn.reading
+    for path in (drawn.run.folder / "arms.csv", drawn.run.folder / "differences.csv"):
+        table = pd.read_csv(path)
+        table[table.width <= 8].to_csv(path, index=False)
+    changed(drawn.run.folder, widths=[2, 4, 6, 7, 8])
+    assert "dotted" not in collect([runs]).drawn[0].reading
+
+
 def test_a_newer_run_and_a_wrong_list_of_folders_are_told(tmp_path):
     shutil.copytree(STORED / "width_gate", tmp_path / "w")
     (status,) = tmp_path.glob("w/*/status.json")

@@ -108,6 +108,8 @@ def draw_capacity(
             at = int(row[name])
             if at > shown.capacity.max() ** 0.8:  # no room to the right
                 place = (28, place[1] * 3 // 2)
+            elif at < 4:  # below it runs the canonical curve
+                place = (place[0], abs(place[1]))
             ax.plot([at], [lru[at]], "o", mfc="white", mec="black", mew=2, zorder=5)
             ax.annotate(
                 f"{at}: {text}", (at, lru[at]), place, textcoords="offset points", ha="center",

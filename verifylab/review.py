@@ -18,6 +18,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from verifylab.dcut import DCUT_WIDTH_CAP
 from verifylab.gate import CANONICAL_KEY_MIN_WIDTH
 from verifylab.plots import (
     STYLE,
@@ -65,8 +66,7 @@ class Panel:
 PANELS = (
     Panel(
         "1_key_space", "Key space against width", ("arms",), "width_gate",
-        "What lies above the dashed line does not fit the cache. Above the dotted line D-Cut is "
-        "off: every sequence verifies all its drafts, and one key is left.",
+        "What lies above the dashed line does not fit the cache. {off}",
     ),
     Panel(
         "2_collapse", "Collapse against throughput", ("arms",), "width_gate",
@@ -95,6 +95,10 @@ PANELS = (
 )  # fmt: skip
 
 
+_OFF = (
+    "Above the dotted line D-Cut is off: every sequence verifies all its drafts, and one key is "
+    "left."
+)
 #: Studies in reading order: the first one that there is, is what the others are held against.
 _STUDIES = tuple(dict.fromkeys(panel.sweep for panel in PANELS))
 
@@ -266,7 +270,7 @@ def _caption(panel: Panel, run: StoredRun, tables: dict[str, pd.DataFrame]) -> s
     machine = str(first.get("machine", run.parameters.get("machine", "unknown machine")))
     seeds = first.get("seeds", run.parameters.get("seeds", "?"))
     how = "counted" if panel.name == "1_key_space" else f"{time} on {machine}"
-    parts = [how, run.label, f"commit {run.commit or 'unknown'}", run.date or "no date"]
+    parts = [how, run.short, f"commit {run.commit or 'unknown'}", run.date or "no date"]
     if how != "counted":
         parts.append(f"n = {seeds} seeds")
     return " | ".join(parts)
@@ -279,7 +283,8 @@ def _reading(panel: Panel, tables: dict[str, pd.DataFrame], setting: Setting) ->
         "seeds, spread, machine": "seeds, confidence spread and machine are",
     }[_redrawn(tables, setting)]
     kept = kernels_kept(tables["map"]) if "map" in tables else ""
-    return panel.reading.format(redrawn=redrawn, kept=kept).strip()
+    wide = "arms" in tables and tables["arms"].width.max() > DCUT_WIDTH_CAP
+    return panel.reading.format(redrawn=redrawn, kept=kept, off=_OFF if wide else "").strip()
 
 
 def _redrawn(tables: dict[str, pd.DataFrame], setting: Setting) -> str:

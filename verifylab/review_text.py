@@ -56,7 +56,7 @@ class Study:
     def other_than(self, base: Study, *, mode: bool = True) -> str:
         """Say at what other settings than `base` its numbers hold, as a sentence; "" at none."""
         other = self.setting.other_than(base.setting, mode=mode)
-        return f"At other settings than {base.run.label}: {other}." if other else ""
+        return f"At other settings than {base.run.short}: {other}." if other else ""
 
 
 def verdict(used: Sequence[Study], runs: Sequence[StoredRun]) -> tuple[str, ...]:
@@ -129,10 +129,10 @@ def _why_not(run: StoredRun, used: Sequence[Study]) -> str:
         return "no table of these figures"
     other = other_parameters(run, instead[0])
     if other:
-        return f"{other}, unlike {instead[0].label}"
+        return f"{other}, unlike {instead[0].short}"
     if run.when <= instead[0].when:
-        return f"{instead[0].label} ended later"
-    return f"{instead[0].label} holds more of the figures"
+        return f"{instead[0].short} ended later"
+    return f"{instead[0].short} holds more of the figures"
 
 
 def kernels_kept(table: pd.DataFrame) -> str:

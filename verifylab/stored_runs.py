@@ -61,6 +61,13 @@ class StoredRun:
         """Return ``sweep/run``."""
         return f"{self.sweep}/{self.run}"
 
+    @property
+    def short(self) -> str:
+        """Return `label` with the middle of a long name left out: its end tells runs apart."""
+        return "/".join(
+            n if len(n) <= 32 else f"{n[:18]}...{n[-11:]}" for n in (self.sweep, self.run)
+        )
+
     def has(self, *names: str) -> bool:
         """Whether the run holds all these tables."""
         return all(self._path(name) is not None for name in names)
