@@ -17,7 +17,8 @@ from ipywidgets import Widget
 
 from verifylab import live_throughput
 from verifylab.advise import policy_table
-from verifylab.cache_player import EMPTY, play
+from verifylab.cache_player import play
+from verifylab.experiment import Settings, run
 from verifylab.explain import explain
 from verifylab.exploration import (
     CACHE_POLICIES,
@@ -219,14 +220,33 @@ def test_the_published_ab_is_shown_only_where_it_was_measured():
 
 
 @pytest.mark.parametrize("name", CACHE_POLICIES)
-def test_the_player_ends_where_the_run_ends(name):
-    played = play(Exploration(cache_policy=name, play_steps=80, width=8, graph_capacity=5))
-    last, counted = played.frames[-1], played.counters
+@pytest.mark.parametrize(("width", "threshold"), [(7, 8), (8, 8), (9, 33)])
+def test_the_player_shows_the_readable_run(name, width, threshold):
+    asked = Exploration(cache_policy=name, play_steps=80, width=width, graph_capacity=5, drafts=4,
+                        threshold=threshold, seed=3)  # fmt: skip
+    played, steps = play(asked), []
+    counted = run(
+        asked.workload(), name, Gate(threshold) if name == "gated" else None, asked.profile(),
+        Settings(width, steps=80, warmup_steps=0, seed=3, capacity=5, ratio=asked.dcut_ratio),
+        path="readable", observe=steps.append,
+    ).counters  # fmt: skip
+    keys = {}
+    done = [
+        (step.index, keys.setdefault(dispatch.key, len(keys)), executed.outcome.name.lower(),
+         tuple(dispatch.depths[np.argsort(dispatch.slots)]))
+        for step in steps
+        for dispatch, executed in zip(step.dispatches, step.outcomes, strict=True)
+    ]  # fmt: skip
+    assert [(f.step, f.key, f.outcome) for f in played.frames] == [d[:3] for d in done]
+    assert played.rows == tuple(
+        next(rows for _, key, _, rows in done if key == number) for number in range(len(keys))
+    )
+    last = played.frames[-1]
     assert (last.hits, last.captures, last.evictions, last.eager) == (
         counted.hits, counted.captures, counted.evictions, counted.eager
     )  # fmt: skip
-    held = played.places[-1]
-    assert len(set(held[held != EMPTY])) == (held != EMPTY).sum() == min(5, last.captures)
+    held = [key for key, _ in played.held(len(played.frames) - 1).values()]
+    assert len(set(held)) == len(held) == min(5, last.captures)
 
 
 # the controls
@@ -254,6 +274,7 @@ def test_every_control_answers_within_100_ms(app):
         (3, "cache_policy", ["canonical", "indirect", "arrangement"]),
         (3, "width", [4, 7, 8]),
         (3, "graph_capacity", [16, 64, 32]),
+        (3, "play_steps", [2000, 1999, 120]),
         (3, "seed", [1, 2, 0]),
     ]
     for tab, name, values in moves:

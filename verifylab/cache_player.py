@@ -1,7 +1,8 @@
-"""A run of the readable path, recorded dispatch by dispatch with the places of its graph cache.
+"""A run, recorded dispatch by dispatch with the places of its graph cache.
 
-`play` runs one policy through `verifylab.experiment.run` and follows its outcomes with the rule of
-`GraphCache` (least recently used out first), so that a player can show who lies where.
+`play` traces the keys of one policy (`verifylab.key_trace`) and follows them with the rule of
+`GraphCache` (least recently used out first), so that a player can show who lies where. A test holds
+the frames equal to those of the readable run.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from verifylab.counters import Counters
-from verifylab.experiment import Settings, Step, run
+from verifylab.experiment import Settings
 from verifylab.exploration import Exploration
 from verifylab.gate import Gate
-from verifylab.graph_cache import Outcome
+from verifylab.key import parse_graph_key
+from verifylab.key_trace import key_trace
 from verifylab.machine import load_profile
+from verifylab.policy import POLICIES, Baked, policy
 
 __all__ = ["Frame", "Playback", "play"]
 
@@ -31,7 +33,7 @@ class Frame:
     step : int
         From 0.
     key : int
-        Number of its key, in the order of first appearance; `EMPTY` for a dispatch without one.
+        Number of its key, in the order of first appearance.
     outcome : str
         ``hit``, ``capture`` or ``eager``.
     place : int
@@ -63,87 +65,77 @@ class Playback:
     Attributes
     ----------
     frames : tuple of Frame
-    places : ndarray of int64, shape (frames, capacity)
-        Key in each place after each frame, or `EMPTY`.
-    used : ndarray of int64, shape (frames, capacity)
-        Frame at which each place was last used.
+    capacity : int
+        Places of the cache, at most one a frame: further ones cannot be filled.
     rows : tuple of tuple of int
         By key: the rows of its sequences, by ascending slot.
-    counters : Counters
-        Of the run itself.
     """
 
     frames: tuple[Frame, ...]
-    places: np.ndarray
-    used: np.ndarray
+    capacity: int
     rows: tuple[tuple[int, ...], ...]
-    counters: Counters
+
+    def held(self, at: int) -> dict[int, tuple[int, int]]:
+        """Return, by place, the key that lies there after frame `at` and when it was last used."""
+        used = enumerate(self.frames[: at + 1])
+        return {f.place: (f.key, t) for t, f in used if f.place != EMPTY}
 
 
 def play(settings: Exploration) -> Playback:
     """Run `settings.cache_policy` from an empty cache and record every dispatch."""
-    steps: list[Step] = []
-    gate = Gate(settings.threshold) if settings.cache_policy == "gated" else None
-    result = run(
-        settings.workload(), settings.cache_policy, gate, load_profile(settings.machine),
-        Settings(
-            settings.width, steps=settings.play_steps, warmup_steps=0, seed=settings.seed,
-            capacity=settings.graph_capacity, ratio=settings.dcut_ratio,
-        ),
-        path="readable", observe=steps.append,
-    )  # fmt: skip
-    # No more places than keys can be filled: a cache of thousands stays small here.
-    capacity = min(settings.graph_capacity, sum(len(step.dispatches) for step in steps))
-    keys: dict[bytes, int] = {}
-    rows: list[tuple[int, ...]] = []
-    lying: dict[int, int] = {}  # key: place, oldest use first
-    places, used = np.full(capacity, EMPTY), np.full(capacity, EMPTY)
-    frames: list[Frame] = []
-    seen_places, seen_used = [], []
+    steps, keys, rows = _traced(settings)
+    sightings = POLICIES[settings.cache_policy].sightings
+    lying: dict[int, tuple[int, int]] = {}  # key: place and last use, oldest use first
+    seen = [0] * len(rows)
     so_far = dict.fromkeys(("hit", "capture", "eviction", "eager"), 0)
-    for step in steps:
-        for dispatch, done in zip(step.dispatches, step.outcomes, strict=True):
-            key = EMPTY
-            if dispatch.key is not None:
-                key = keys.setdefault(dispatch.key, len(keys))
-                if key == len(rows):
-                    by_slot = np.argsort(dispatch.slots, kind="stable")
-                    rows.append(tuple(dispatch.depths[by_slot].tolist()))
-            outcome = _NAMES[done.outcome]
-            place = evicted = EMPTY
-            idle = 0
-            if outcome == "hit":
-                place = lying.pop(key)
-            elif outcome == "capture":
-                place = len(lying)
-                if len(lying) == settings.graph_capacity:
-                    evicted = next(iter(lying))
-                    place = lying.pop(evicted)
-                    idle = len(frames) - int(used[place])
-                    so_far["eviction"] += 1
-            so_far[outcome] += 1
-            if place != EMPTY:
-                lying[key] = place
-                places[place], used[place] = key, len(frames)
-            frames.append(
-                Frame(
-                    step.index,
-                    key,
-                    outcome,
-                    place,
-                    evicted,
-                    idle,
-                    so_far["hit"],
-                    so_far["capture"],
-                    so_far["eviction"],
-                    so_far["eager"],
-                )  # fmt: skip
-            )
-            seen_places.append(places.copy())
-            seen_used.append(used.copy())
-    return Playback(
-        tuple(frames), np.array(seen_places), np.array(seen_used), tuple(rows), result.counters
-    )
+    frames: list[Frame] = []
+    for now, (step, key) in enumerate(zip(steps, keys, strict=True)):
+        seen[key] += 1
+        place = evicted = EMPTY
+        idle = 0
+        if key in lying:
+            outcome = "hit"
+            place, _ = lying.pop(key)
+        elif seen[key] < sightings:
+            outcome = "eager"
+        else:
+            outcome = "capture"
+            place = len(lying)
+            if len(lying) == settings.graph_capacity:
+                evicted = next(iter(lying))
+                place, used = lying.pop(evicted)
+                idle = now - used
+                so_far["eviction"] += 1
+        so_far[outcome] += 1
+        if place != EMPTY:
+            lying[key] = place, now
+        frames.append(Frame(step, key, outcome, place, evicted, idle, *so_far.values()))
+    return Playback(tuple(frames), min(settings.graph_capacity, len(frames)), rows)
 
 
-_NAMES = {Outcome.HIT: "hit", Outcome.CAPTURE: "capture", Outcome.EAGER: "eager"}
+def _traced(settings: Exploration) -> tuple[list[int], list[int], tuple[tuple[int, ...], ...]]:
+    """Return step and key of every dispatch, and by key the rows of its sequences."""
+    # What such a key bakes is the rows of an arrangement key without its slots.
+    bare = POLICIES[settings.cache_policy].baked is Baked.RUNS
+    name = "arrangement" if bare else settings.cache_policy
+    chosen = Settings(
+        settings.width, steps=settings.play_steps, warmup_steps=0, seed=settings.seed,
+        ratio=settings.dcut_ratio,
+    )  # fmt: skip
+    key_policy = policy(
+        name, Gate(settings.threshold) if name == "gated" else None,
+        row_budget=chosen.row_budget, max_width=chosen.max_width,
+    )  # fmt: skip
+    trace = key_trace(settings.workload(), key_policy, chosen, load_profile(settings.machine))
+    known: dict[object, int] = {}
+    numbers, widths = [], []
+    rows: list[tuple[int, ...]] = []
+    for key in trace.keys:
+        pairs, _ = parse_graph_key(key)
+        baked = tuple(depth for _, depth in pairs) if bare else key
+        numbers.append(known.setdefault(baked, len(known)))
+        widths.append(len(pairs))
+        if numbers[-1] == len(rows):
+            rows.append(tuple(depth for _, depth in sorted(pairs)))
+    steps = (np.cumsum(np.array(widths)[trace.ids]) - 1) // settings.width
+    return steps.tolist(), np.array(numbers)[trace.ids].tolist(), tuple(rows)

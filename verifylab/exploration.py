@@ -49,9 +49,8 @@ MAX_GRAPH_MS = 200.0
 MAX_WIDTHS = 16
 #: Steps of every throughput run before those that are counted. A choice.
 WARMUP_STEPS = 100
-#: Steps that the cache player may be asked for. All are played anew when a control moves, and a
-#: step takes about 0.35 ms: 250 keep to 100 ms.
-MAX_PLAY_STEPS = 250
+#: Steps that the cache player may be asked for: a step takes a few microseconds.
+MAX_PLAY_STEPS = 2000
 
 
 @dataclass(frozen=True, slots=True)

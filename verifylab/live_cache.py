@@ -43,7 +43,7 @@ def cache_view(played: Playback, at: int, reachable: int) -> str:
         f"So far <b>{frame.hits}</b> hits, <b>{frame.captures}</b> captures, "
         f"<b>{frame.evictions}</b> evictions, <b>{frame.eager}</b> eager; {met} of "
         f"{reachable:,} keys met. Graphs held: "
-        f"{int((played.places[at] != EMPTY).sum())}.</p>"
+        f"{len(played.held(at))}.</p>"
     )
     key = legend(
         [("#", BLUE, False, "hit"), ("#", ORANGE, False, "capture"), ("#", GREY, False, "eager"),
@@ -54,13 +54,14 @@ def cache_view(played: Playback, at: int, reachable: int) -> str:
 
 
 def _places(played: Playback, at: int) -> str:
-    frame, capacity = played.frames[at], min(played.places.shape[1], MAX_PLACES)
+    frame, capacity = played.frames[at], min(played.capacity, MAX_PLACES)
+    held = played.held(at)
     across, wide, high = 8, 106.0, 54.0
     parts = []
     for p in range(capacity):
         x, y = (p % across) * wide, (p // across) * high
-        key = int(played.places[at, p])
-        age = at - int(played.used[at, p])
+        key, used = held.get(p, (EMPTY, EMPTY))
+        age = at - used
         here = p == frame.place
         edge = (BLUE if frame.outcome == "hit" else ORANGE) if here else "#9a9a9a"
         fill = "none"
@@ -91,7 +92,7 @@ def _places(played: Playback, at: int) -> str:
                 f'width="{max(step - 2, 1):.1f}" height="{tall:.1f}" fill="#333"/>'
             )
     tall = high * -(-capacity // across)
-    more = played.places.shape[1] - capacity
+    more = played.capacity - capacity
     note = f'<p style="{FONT}">{more:,} further places are not drawn.</p>' if more > 0 else ""
     return picture("".join(parts), across * wide, tall, "Places of the graph cache") + note
 

@@ -119,7 +119,7 @@ def draw_player(played: Playback, ax: Axes) -> Axes:
             label=f"{outcome} ({len(at)})", **look,
         )  # fmt: skip
     last = played.frames[-1]
-    ax.set_ylim(0, played.places.shape[1] + 1)
+    ax.set_ylim(0, played.capacity + 1)
     ax.set(xlabel="step", ylabel="place in the cache")
     ax.set_title(
         f"{last.hits} hits, {last.captures} captures, {last.evictions} evictions in "
