@@ -7,6 +7,7 @@ import threading
 import time
 from dataclasses import replace
 from html import escape
+from pathlib import Path
 
 import ipywidgets as ipw
 import numpy as np
@@ -62,6 +63,26 @@ def test_the_parameter_cell_gives_the_same_settings_back():
     assert Exploration(**names) == changed
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"graph_ms": np.float64(12.5), "confidence_spread": np.float32(0.5)},
+        {
+            "threshold": np.int64(5),
+            "seeds": np.int32(3),
+            "slots": (np.int64(0), 1),
+            "depths": (2, 3),
+        },
+        {"runs": Path("runs") / '\N{GRINNING FACE} "a\\b'},
+    ],
+)
+def test_a_cell_reads_back_whatever_the_parameters_were_made_of(given):
+    names: dict[str, object] = {}
+    exec(parameter_cell(Exploration(**given)), {}, names)
+    del names["out"]
+    assert Exploration(**names) == Exploration(**given)
+
+
 def test_the_grid_file_is_a_sweep_of_one_row(tmp_path):
     from test_notebooks import ROOT
 
@@ -93,6 +114,9 @@ def test_the_grid_file_is_a_sweep_of_one_row(tmp_path):
         ({"widths": list(range(1, 18))}, "widths must have at most 16 numbers, got 17"),
         ({"graph_ms": -1.0}, "graph_ms must be 0 or more"),
         ({"graph_ms": [1]}, "graph_ms must be a number of milliseconds, or None, got"),
+        ({"graph_ms": 10**400}, "graph_ms must be 0 or more milliseconds"),
+        ({"confidence_spread": 10**400}, "confidence_spread must be from 0 to 1"),
+        ({"dcut_ratio": 10**400}, "dcut_ratio must be from 0 to 1"),
         ({"graph_ms": True}, "graph_ms must be a number of milliseconds, or None, got True"),
         ({"runs": None}, "runs must be the name of a folder, got None"),
         ({"colour": 1}, "unknown parameter 'colour'"),
@@ -583,6 +607,19 @@ def test_a_damaged_overlay_is_marked(tmp_path):
     made.throughput.overlay.value = made.throughput.overlay.options[1]
     assert "has no column" in made.throughput.message.value
     assert made.throughput.view.value == before
+    path.write_text("width,delta_pct\n2,1e308\n8,-1e308\n")
+    made.throughput.update()
+    assert "must be at most 1e+06 either way" in made.throughput.message.value
+    path.write_text("width,delta_pct\n30,1.0\n")
+    made.throughput.update()
+    assert made.throughput.message.value == ""
+    assert ": none of these widths" in made.throughput.view.value
+    path.unlink()
+    made.throughput.update()
+    assert "holds no table" in made.throughput.message.value
+
+
+def test_no_zero_is_negative():
     assert Exploration(graph_ms=-0.0, confidence_spread=-0.0, dcut_ratio=-0.0) == Exploration(
         graph_ms=0.0, confidence_spread=0.0, dcut_ratio=0.0
     )

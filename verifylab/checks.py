@@ -48,6 +48,6 @@ def fraction(name: str, value: Any) -> float:
     """Return `value` as a float from 0 to 1; a bool or NaN is none."""
     if not is_number(value):
         raise ValueError(f"{name} must be a number from 0 to 1, got {value!r}")
-    if not 0 <= float(value) <= 1:
+    if not 0 <= value <= 1:
         raise ValueError(f"{name} must be from 0 to 1, got {value}")
     return float(value)

@@ -113,7 +113,13 @@ class Exploration:
     runs: str = "runs"
 
     def __post_init__(self) -> None:
-        whole("threshold", self.threshold, 0, MAX_THRESHOLD)
+        for name, low, high in (
+            ("threshold", 0, MAX_THRESHOLD), ("width", 1, MAX_VERIFY_WIDTH),
+            ("drafts", 1, MAX_DRAFTS), ("graph_capacity", 1, MAX_CAPACITY),
+            ("play_steps", 1, MAX_PLAY_STEPS), ("seed", 0, 2**32 - 1), ("seeds", 2, 200),
+            ("steps", 10, 100_000),
+        ):  # fmt: skip
+            object.__setattr__(self, name, whole(name, getattr(self, name), low, high))
         for name in ("slots", "depths"):
             given = getattr(self, name)
             if not isinstance(given, (list, tuple)):
@@ -122,13 +128,9 @@ class Exploration:
                 raise ValueError(
                     f"{name} must have at most {MAX_VERIFY_WIDTH} numbers, got {len(given)}"
                 )
-            for value in given:
-                whole(name, value, 0, 2**32 - 1)
+            object.__setattr__(self, name, [whole(name, value, 0, 2**32 - 1) for value in given])
         explain(self.slots, self.depths, Gate(self.threshold))
-        whole("width", self.width, 1, MAX_VERIFY_WIDTH)
-        whole("drafts", self.drafts, 1, MAX_DRAFTS)
         fraction("dcut_ratio", self.dcut_ratio)
-        whole("graph_capacity", self.graph_capacity, 1, MAX_CAPACITY)
         object.__setattr__(self, "widths", whole_list("widths", self.widths, 1, MAX_VERIFY_WIDTH))
         if len(self.widths) > MAX_WIDTHS:
             raise ValueError(
@@ -141,10 +143,6 @@ class Exploration:
                 raise ValueError(
                     f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}"
                 )
-        whole("play_steps", self.play_steps, 1, MAX_PLAY_STEPS)
-        whole("seed", self.seed, 0, 2**32 - 1)
-        whole("seeds", self.seeds, 2, 200)
-        whole("steps", self.steps, 10, 100_000)
         if self.confidence_spread is not None:
             fraction("confidence_spread", self.confidence_spread)
         if self.graph_ms is not None and not is_number(self.graph_ms):
@@ -153,10 +151,12 @@ class Exploration:
             )
         if not isinstance(self.runs, (str, os.PathLike)):
             raise ValueError(f"runs must be the name of a folder, got {self.runs!r}")
-        for name in ("graph_ms", "confidence_spread", "dcut_ratio"):
-            if (value := getattr(self, name)) == 0:
-                object.__setattr__(self, name, abs(value))  # no -0.0
+        object.__setattr__(self, "runs", os.fsdecode(self.runs))
         self.profile()
+        for name in ("graph_ms", "confidence_spread", "dcut_ratio"):
+            if (value := getattr(self, name)) is not None:
+                # No -0.0, and nothing of NumPy's: a pasted cell has to read back.
+                object.__setattr__(self, name, abs(float(value)))
 
     def profile(self) -> MachineProfile:
         """Return the machine with graphs that cost `graph_ms`."""
@@ -236,10 +236,10 @@ def grid_file(settings: Exploration, name: str = "explored") -> str:
         "",
         f"# the policy {settings.policy} is not in that notebook: see verifylab advise",
         "[[rows]]",
-        *(f"{key} = {json.dumps(value)}" for key, value in row.items()),
+        *(f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in row.items()),
     ]
     return "\n".join(lines) + "\n"
 
 
 def _python(value: Any) -> str:
-    return json.dumps(value) if isinstance(value, str) else repr(value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)

@@ -144,6 +144,8 @@ def _gains(shown: Curves, threshold: int, published: pd.DataFrame, stored: pd.Da
             spots = [at[int(w)] + (0.22 if mark == "^" else -0.22) for w in table.width]
             chart.marks(spots, list(table.delta_pct), colour, mark, hollow=True)
             items.append((mark, colour, True, name))
+        elif table is over[1] and name:
+            items.append((mark, colour, True, f"{name}: none of these widths"))
     return chart.render("Gain over arrangement by width") + legend(items)
 
 

@@ -23,6 +23,8 @@ __all__ = ["ThroughputTab"]
 #: Parameters that need new counts.
 COUNTED = ("widths", "graph_capacity", "confidence_spread", "policy", "drafts", "dcut_ratio")
 PRICED = ("threshold", "graph_ms")
+#: Largest gain of a stored run, percent: a choice, beyond which its file must be damaged.
+MOST_PCT = 1e6
 
 
 class ThroughputTab(Tab):
@@ -83,6 +85,11 @@ class ThroughputTab(Tab):
         stored = pd.DataFrame({"width": [], "delta_pct": [], "label": []})
         if chosen := self._stored.get(self.overlay.value):
             table = chosen.numbers("differences", "width", "delta_pct")
+            if (most := table.delta_pct.abs().max()) > MOST_PCT:
+                raise ValueError(
+                    f"{chosen.label}: delta_pct in its table 'differences' must be at most "
+                    f"{MOST_PCT:g} either way, got {most:g}"
+                )
             stored = table[["width", "delta_pct"]].assign(label=chosen.label)
         return throughput_view(
             self.curves, settings.threshold, settings.shown_graph_ms(), settings.machine,
