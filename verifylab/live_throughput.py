@@ -136,6 +136,7 @@ def _counts(
     found = grid(
         asked.workload(), widths, load_profile(settings.machine), chosen, seeds=range(seeds),
         arms=[(name, None)], halt=halt,
+        jobs=1 if steps <= QUICK[1] else None,  # threads cost more than such short runs
     )  # fmt: skip
     with _keeping:
         while len(_kept) >= KEPT:
