@@ -22,6 +22,7 @@ from verifylab.dark import BACKGROUND, darken
 from verifylab.plots import STYLE
 from verifylab.review import PANELS, collect, marked_threshold
 from verifylab.review_pages import MARGIN, PAGE, _figure_pages, _front, save_review
+from verifylab.review_text import kernels_kept
 from verifylab.stored_runs import stored_runs
 
 STORED = ROOT / "tests" / "fixtures" / "stored"
@@ -119,8 +120,8 @@ def test_what_the_verdict_rests_on_is_of_the_run_of_the_gate(tmp_path):
     assert "D-Cut ratio 0.5" in basis and "; 10.0 ms a capture and eviction." in basis
     assert "31.3" not in basis
     other = (
-        f"At other settings than width_gate/{gate.name}: D-Cut ratio 0.75 (there D-Cut ratio 0.5), "
-        "31.3 ms a capture and eviction (there 10.0 ms a capture and eviction)."
+        "Not at the width gate's settings: D-Cut ratio 0.75, not D-Cut ratio 0.5; 31.3 ms a "
+        "capture and eviction, not 10.0 ms a capture and eviction."
     )
     policies = [line for line in review.verdict if "(indirect:" in line]
     assert len(policies) == 1 and policies[0].startswith(f"{other} Reading slots")
@@ -140,17 +141,58 @@ def test_a_measured_gate_is_told_from_what_is_modelled_beside_it(tmp_path):
     arms.assign(time="measured", machine="GPU X", graph_ms=None).to_csv(gate / "arms.csv")
     review = collect([runs])
     (basis,) = [line for line in review.verdict if line.startswith("Times of the width gate")]
-    assert "measured on GPU X, the other figures modelled on gb10-published; D-Cut" in basis
+    assert "measured on GPU X, the other figures modelled on gb10-published; the width" in basis
     assert "a capture" not in basis
     readings = {d.panel.name: d.reading for d in review.drawn}
     assert "when the seeds are redrawn" in readings["3_gate"]
-    other = f"At other settings than width_gate/{gate.name}: times of gb10-published (there times"
-    assert readings["6_policy_map"].startswith(f"{other} of GPU X). ")
+    other = "Not at the width gate's settings: times of gb10-published, not times of GPU X. "
+    assert readings["6_policy_map"].startswith(other)
 
 
 def test_runs_at_one_setting_are_not_told_apart(review):
-    assert not any("other settings" in d.reading for d in review.drawn)
-    assert not any("other settings" in line or "one of" in line for line in review.verdict)
+    said = [*review.verdict, *(d.reading for d in review.drawn)]
+    assert not any("'s settings" in line or "is one of" in line for line in said)
+
+
+def test_one_setting_in_other_words_is_the_same(tmp_path):
+    runs, gate = a_copy(tmp_path)
+    changed(gate, drafts="8:3,32:1", dcut_ratio=0.7, graph_ms=31.3)
+    (why,) = (runs / "why_it_costs").glob("*/")
+    changed(why, machine="profiles/gb10-published.json")
+    review = collect([runs])
+    assert not any("'s settings" in line for line in review.verdict)
+    assert {d.caption.split(" | ")[0] for d in review.drawn} == {
+        "counted", "modelled on gb10-published",
+    }  # fmt: skip
+    changed(gate, drafts=3)
+    told = collect([runs]).verdict
+    assert any("drafts 8:3, above:1, not drafts 3 at every width." in line for line in told)
+
+
+def test_the_kernels_kept_are_priced_as_the_sentence_says():
+    table = pd.DataFrame(
+        [[8, cost, "padded", gain, kind] for cost, gain, kind in
+         ((5.0, 2.0, "kernels kept"), (15.0, 4.0, "kernels kept"), (12.0, 0.0, "ratio"))],
+        columns=["width", "graph_ms", "policy", "gain_pct", "map"],
+    )  # fmt: skip
+    said = kernels_kept(table)
+    assert "at 15 ms a graph (the map's nearest to the machine's 12.0), the best" in said
+    assert "nearest" not in kernels_kept(table.assign(graph_ms=12.0))
+
+
+def test_a_long_reading_keeps_clear_of_caption_and_axes(tmp_path):
+    runs, gate = a_copy(tmp_path)
+    changed(gate, drafts="2:5,4:4,8:3", dcut_ratio=0.5, graph_ms=10.0, graph_capacity=64)
+    review = collect([runs])
+    policies = review.drawn[-1]
+    assert policies.reading.count("not ") >= 4
+    assert_clear([*_figure_pages(policies), *_front(review)])
+    for drawn in review.drawn:
+        figure = drawn.figure()
+        renderer = FigureCanvasAgg(figure).get_renderer()
+        boxes = [t.get_window_extent(renderer) for t in figure.texts if t.get_text()]
+        assert all(box.x1 < figure.bbox.width for box in boxes), drawn.panel.name
+        assert boxes[1].y0 > boxes[0].y1, "the reading above the caption"
 
 
 def test_one_study_is_drawn_from_one_run(tmp_path):
@@ -257,7 +299,7 @@ def test_a_drain_is_told_from_its_own_run(tmp_path):
     assert told and "Gate at 8, a drain." in told[0]
     changed(drain, graph_capacity=64)
     (told,) = [line for line in collect([tmp_path]).verdict if line.startswith("As a drain")]
-    assert "(width_gate/drain; 64 graphs (there 32 graphs))" in told
+    assert "(width_gate/drain; 64 graphs, not 32 graphs)" in told
     shutil.rmtree(steady)
     with pytest.raises(ValueError, match="its summary says 'Gate at 8', its table"):
         collect([tmp_path])
@@ -267,8 +309,13 @@ def test_all_pages_of_the_handout_are_one_size_and_keep_the_margin(review, saved
     pdf = saved[1].read_bytes()
     boxes = re.findall(rb"/MediaBox \[([^\]]*)\]", pdf)
     assert len(boxes) == 8 and len(set(boxes)) == 1
+    assert_clear([*_front(review), *(p for d in review.drawn for p in _figure_pages(d))])
+
+
+def assert_clear(figures):
+    """Every text of these pages inside the margin, none upon another or upon the axes."""
     with matplotlib.style.context(STYLE):
-        for page in [*_front(review), *(p for d in review.drawn for p in _figure_pages(d))]:
+        for page in figures:
             renderer = FigureCanvasAgg(page).get_renderer()
             inch = page.dpi
             wide, tall = (inch * size for size in PAGE)

@@ -241,6 +241,8 @@ def test_a_full_run_redraws_what_the_study_redraws():
 def test_the_published_ab_is_shown_only_where_it_was_measured():
     assert list(published_here(SMALL).width) == [2, 8]
     assert published_here(Exploration(graph_capacity=64)).empty
+    assert published_here(replace(SMALL, graph_ms=10.0)).empty
+    assert list(published_here(replace(SMALL, graph_ms=31.3)).width) == [2, 8]
 
 
 @pytest.mark.parametrize("name", CACHE_POLICIES)
@@ -617,6 +619,19 @@ def test_a_damaged_overlay_is_marked(tmp_path):
     path.unlink()
     made.throughput.update()
     assert "holds no table" in made.throughput.message.value
+
+
+def test_a_stored_run_of_other_settings_says_which():
+    from test_notebooks import ROOT
+
+    made = explorer(widths=[2, 8], runs=str(ROOT / "tests" / "fixtures" / "stored"))
+    made.warming.join()
+    made.tab.selected_index = 2
+    made.throughput.overlay.value = made.throughput.overlay.options[1]
+    assert "not at these settings" not in made.throughput.view.value
+    made.controls["graph_ms"].value = 10.0
+    said = "The stored run is not at these settings: 31.3 ms a capture and eviction, not 10.0 ms a"
+    assert said in made.throughput.view.value
 
 
 def test_no_zero_is_negative():

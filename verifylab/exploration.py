@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -234,11 +235,21 @@ def grid_file(settings: Exploration, name: str = "explored") -> str:
         f'name = "{name}"',
         'notebook = "notebooks/02_width_gate.ipynb"',
         "",
-        f"# the policy {settings.policy} is not in that notebook: see verifylab advise",
+        f"# the policy {settings.policy} is not in that notebook: {_advise(settings)}",
         "[[rows]]",
         *(f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in row.items()),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _advise(settings: Exploration) -> str:
+    """Return the command that compares all policies at these settings."""
+    cost = "" if settings.graph_ms is None else f" --graph-ms {settings.graph_ms:g}"
+    return (
+        f"verifylab advise --widths {','.join(map(str, settings.widths))}{cost} --capacity "
+        f"{settings.graph_capacity} --ratio {settings.dcut_ratio:g} --drafts {settings.ladder()} "
+        f"--machine {shlex.quote(settings.machine)}"
+    )
 
 
 def _python(value: Any) -> str:

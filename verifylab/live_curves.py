@@ -54,7 +54,8 @@ def throughput_view(
     machine : str
         Name of the profile.
     published, stored : DataFrame
-        ``width, delta_pct`` to lay over; may be empty. `stored` also has ``label``.
+        ``width, delta_pct`` to lay over; may be empty. `stored` also has ``label``, and ``other``:
+        at which other settings it was run.
     """
     runs = shown.runs
     kind = "full run" if runs.full else "quick look"
@@ -67,8 +68,10 @@ def throughput_view(
         for name, look, text in (
             ("vl-instead", "", _instead(shown)),
             ("vl-yours", "", _yours(shown, threshold)),
+            ("vl-stored", "", _stored(stored)),
             ("vl-stamp", f' style="color:{DIM}"', stamp),
         )
+        if text
     )
     sentence = (
         f'<p style="{FONT};font-size:14px;margin:6px 0"><b class="vl-gate">'
@@ -94,7 +97,12 @@ def _instead(shown: Curves) -> str:
     gains = ", ".join(
         f"{_gain(row, ' %')} at {row.width}" for row in shown.over_better.itertuples()
     )
-    return f"Instead, {what} would gain over the better arm: {gains}."
+    return f"Instead, {what} would gain over the better arm (95 % over seeds alone): {gains}."
+
+
+def _stored(stored: pd.DataFrame) -> str:
+    other = stored.other.iloc[0] if len(stored) else ""
+    return f"The stored run is not at these settings: {other}." if other else ""
 
 
 def _yours(shown: Curves, threshold: int) -> str:

@@ -22,6 +22,7 @@ from verifylab.experiment import ARMS, Settings, grid
 from verifylab.exploration import WARMUP_STEPS, Exploration
 from verifylab.gate import Gate
 from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
+from verifylab.graph_price import graph_ms_of
 from verifylab.machine import MachineProfile, load_profile
 from verifylab.published import table
 from verifylab.recommend import Recommendation, recommend_arms
@@ -242,12 +243,14 @@ def _intervals(values: np.ndarray, mean: str, prefix: str) -> dict[str, np.ndarr
 def published_here(settings: Exploration) -> pd.DataFrame:
     """Return the published A/B at the widths shown; empty where it was measured otherwise.
 
-    Columns ``width, delta_pct``. It holds for the published ratio, drafts and cache alone.
+    Columns ``width, delta_pct``. It holds for the published ratio, drafts, cache and graph cost
+    alone.
     """
     shown = table("canonical_ab").rename(columns={"concurrency": "width"})[["width", "delta_pct"]]
     same = (
         snap_ratio(settings.dcut_ratio) == DEFAULT_RATIO
         and settings.graph_capacity == VERIFY_BATCHED_GRAPH_CAP
         and all(settings.ladder().drafts(w) == DEFAULT_LADDER.drafts(w) for w in settings.widths)
+        and abs(settings.shown_graph_ms() - graph_ms_of(load_profile("gb10-published"))) < 0.5
     )
     return shown[shown.width.isin(settings.widths)] if same else shown.iloc[:0]

@@ -137,7 +137,7 @@ class Drawn:
                 for text in [t for t in ax.texts if " | " in t.get_text()]:
                     text.remove()  # the panel's own stamp: the caption says more
             tall = self.panel.size[1]
-            said = textwrap.fill(self.reading, 138) if reading else ""
+            said = textwrap.fill(self.reading, 122) if reading else ""
             foot = 1.45 + 0.17 * (said.count("\n") + 1)
             figure.subplots_adjust(
                 left=0.11, right=0.97, top=1 - 0.5 / tall, bottom=foot / tall, hspace=0.32
@@ -244,7 +244,7 @@ def _drawn(study: Study, base: Study) -> Iterator[Drawn]:
         if panel.sweep == study.sweep and set(panel.needs) <= set(study.tables):
             tables = {name: study.tables[name] for name in panel.needs}
             with _as_stored(study.run):
-                caption = _caption(panel, study.run, tables)
+                caption = _caption(panel, study, tables)
                 reading = _reading(panel, tables, study.setting)
             if other:
                 reading = f"{other} {reading}"
@@ -264,12 +264,12 @@ def _as_stored(*runs: StoredRun) -> Iterator[None]:
         ) from None
 
 
-def _caption(panel: Panel, run: StoredRun, tables: dict[str, pd.DataFrame]) -> str:
-    first = tables[panel.needs[0]].iloc[0]
-    time = str(first.get("time", "modelled"))
-    machine = str(first.get("machine", run.parameters.get("machine", "unknown machine")))
+def _caption(panel: Panel, study: Study, tables: dict[str, pd.DataFrame]) -> str:
+    first, run = tables[panel.needs[0]].iloc[0], study.run
     seeds = first.get("seeds", run.parameters.get("seeds", "?"))
-    how = "counted" if panel.name == "1_key_space" else f"{time} on {machine}"
+    how = f"{first.get('time', 'modelled')} on {study.setting.machine}"
+    if panel.name == "1_key_space":
+        how = "counted"
     parts = [how, run.short, f"commit {run.commit or 'unknown'}", run.date or "no date"]
     if how != "counted":
         parts.append(f"n = {seeds} seeds")

@@ -157,13 +157,15 @@ def _figure_pages(drawn: Drawn) -> list[Figure]:
         figure.set_size_inches(*PAGE)
         for text in list(figure.texts):
             text.remove()
+        reading = textwrap.fill(drawn.reading, 116)
+        foot = MARGIN + 0.35 + 0.21 * (reading.count("\n") + 1)
         for i, ax in enumerate(list(figure.axes)):
             if i != part:
                 ax.remove()
             else:
-                ax.set_position(_share(1.4, 2.5, PAGE[0] - 0.6, PAGE[1] - 1.3))
+                ax.set_position(_share(1.4, foot + 1.0, PAGE[0] - 0.6, PAGE[1] - 1.3))
         _write(figure, drawn.panel.title, PAGE[1] - MARGIN, fontsize=16, fontweight="bold")
-        _write(figure, textwrap.fill(drawn.reading, 116), MARGIN + 0.95, fontsize=10.5)
+        _write(figure, reading, foot, fontsize=10.5)
         _write(figure, drawn.caption, MARGIN + 0.2, fontsize=9.5, color="#555555")
         pages.append(figure)
     return pages

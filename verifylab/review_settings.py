@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from verifylab.checks import fraction, is_number, whole
 from verifylab.dcut import DEFAULT_LADDER, DEFAULT_RATIO, DraftLadder, snap_ratio
+from verifylab.exploration import Exploration
 from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
 from verifylab.graph_price import graph_ms_of
 from verifylab.machine import load_profile
@@ -33,7 +36,7 @@ class Setting:
     ratio : float
         D-Cut's, snapped.
     drafts : str
-        Ladder.
+        Ladder, rungs of as many drafts made one.
     capacity : int
         Graphs that the cache holds.
     graph_ms : float or None
@@ -66,16 +69,30 @@ class Setting:
         return cls(
             _machine(run, tables),
             snap_ratio(given.get("dcut_ratio", DEFAULT_RATIO)),
-            str(DraftLadder.parse(given.get("drafts", str(DEFAULT_LADDER)))),
+            _ladder(DraftLadder.parse(given.get("drafts", str(DEFAULT_LADDER)))),
             whole("graph_capacity", given.get("graph_capacity", VERIFY_BATCHED_GRAPH_CAP), 1),
             _graph_ms(run, tables),
             None if spread is None else fraction("confidence_spread", spread),
             str(given.get("mode", "steady")),
         )
 
+    @classmethod
+    def explored(cls, settings: Exploration) -> Setting:
+        """Read it from what the explorer is set to."""
+        return cls(
+            settings.profile().name,
+            snap_ratio(settings.dcut_ratio),
+            _ladder(settings.ladder()),
+            settings.graph_capacity,
+            settings.shown_graph_ms(),
+            settings.confidence_spread,
+            "steady",
+        )
+
     def workload(self) -> str:
         """Say ratio and drafts."""
-        return f"D-Cut ratio {self.ratio:g}, {self._words()['drafts']} (width up to : drafts)"
+        ladder = " (width up to : drafts)" if ":" in self.drafts else ""
+        return f"D-Cut ratio {self.ratio:g}, drafts {self.drafts}{ladder}"
 
     def sentence(self) -> str:
         """Say all but the machine, and of the rest what was not as usual."""
@@ -84,7 +101,7 @@ class Setting:
         return "; ".join([self.workload(), *(w for w in words.values() if w not in left_out)])
 
     def other_than(self, base: Setting, *, mode: bool = True) -> str:
-        """Say what differs from `base`, and what it is there; "" where nothing does.
+        """Say what differs from `base`, and what that has; "" where nothing does.
 
         Parameters
         ----------
@@ -98,13 +115,13 @@ class Setting:
             unlike.remove("mode")
         if "graph_ms" in unlike and _UNPRICED in (mine["graph_ms"], there["graph_ms"]):
             unlike.remove("graph_ms")
-        return ", ".join(f"{mine[name]} (there {there[name]})" for name in unlike)
+        return "; ".join(f"{mine[name]}, not {there[name]}" for name in unlike)
 
     def _words(self) -> dict[str, str]:
         return {
             "machine": f"times of {self.machine}",
             "ratio": f"D-Cut ratio {self.ratio:g}",
-            "drafts": f"drafts {self.drafts.replace(',', ', ')}",
+            "drafts": f"drafts {self.drafts}",
             "capacity": f"{self.capacity} graphs",
             "graph_ms": _UNPRICED if self.graph_ms is None else f"{self.graph_ms:.1f} {_PRICED}",
             "spread": _CALIBRATED if self.spread is None else f"confidence spread {self.spread:g}",
@@ -123,10 +140,21 @@ def is_measured(tables: Mapping[str, pd.DataFrame]) -> bool:
     return arms is not None and "time" in arms and arms.time.iloc[0] == "measured"
 
 
+def _ladder(ladder: DraftLadder) -> str:
+    """Write a ladder so that two of the same drafts at every width are the same text."""
+    rungs = ladder.rungs
+    last = [up_to for (up_to, d), (_, after) in pairwise(rungs) if d != after]
+    said = [f"{up_to}:{ladder.drafts(up_to)}" for up_to in last]
+    return ", ".join([*said, f"above:{rungs[-1][1]}" if said else f"{rungs[-1][1]} at every width"])
+
+
 def _machine(run: StoredRun, tables: Mapping[str, pd.DataFrame]) -> str:
-    arms = tables.get("arms")
-    own = run.parameters.get("machine", "an unknown machine")
-    return str(arms.machine.iloc[0] if arms is not None and "machine" in arms else own)
+    """Return the machine's own name: parameters may name a profile by its path."""
+    for table in tables.values():
+        if "machine" in table:
+            return str(table.machine.iloc[0])
+    named = str(run.parameters.get("machine", "an unknown machine"))
+    return Path(named).stem if named.endswith(".json") else named
 
 
 def _graph_ms(run: StoredRun, tables: Mapping[str, pd.DataFrame]) -> float | None:

@@ -56,7 +56,8 @@ class Study:
     def other_than(self, base: Study, *, mode: bool = True) -> str:
         """Say at what other settings than `base` its numbers hold, as a sentence; "" at none."""
         other = self.setting.other_than(base.setting, mode=mode)
-        return f"At other settings than {base.run.short}: {other}." if other else ""
+        named = "the width gate's" if base.sweep == "width_gate" else f"{base.run.short}'s"
+        return f"Not at {named} settings: {other}." if other else ""
 
 
 def verdict(used: Sequence[Study], runs: Sequence[StoredRun]) -> tuple[str, ...]:
@@ -69,7 +70,7 @@ def verdict(used: Sequence[Study], runs: Sequence[StoredRun]) -> tuple[str, ...]
     runs : sequence of StoredRun
         All good runs: one that drains says what a drain wants.
     """
-    said: list[str] = []
+    said = [*map(_one_of, used)]
     by_sweep = {study.sweep: study for study in used}
     if gate := by_sweep.get("width_gate"):
         said += [*summary(gate.run)[:1], *_by_width(gate.tables), _drain(gate, runs)]
@@ -78,7 +79,7 @@ def verdict(used: Sequence[Study], runs: Sequence[StoredRun]) -> tuple[str, ...]
         said += [*_told(why, used[0], 1), kernels_kept(why.tables["map"])]
     if caches := by_sweep.get("cache_policies"):
         said += _told(caches, used[0], 0)
-    said += [*map(_one_of, used), _basis(used), WORDS]
+    said += [_basis(used), WORDS]
     return tuple(filter(None, said))
 
 
@@ -147,7 +148,9 @@ def kernels_kept(table: pd.DataFrame) -> str:
     if "map" not in table or "kernels kept" not in set(table["map"]):
         return ""
     kept = table[(table["map"] == "kernels kept") & (table.width <= DCUT_WIDTH_CAP)]
-    level = _level(table)
+    own = table[table["map"] == "ratio"].graph_ms
+    levels = sorted(set(kept.graph_ms))
+    level = min(levels, key=lambda v: abs(v - own.iloc[0])) if len(own) else levels[-1]
     kept = kept[kept.graph_ms == level].sort_values("width")
     gains = [
         f"{row.policy} {row.gain_pct:+z.1f} % at {row.width}"
@@ -155,17 +158,13 @@ def kernels_kept(table: pd.DataFrame) -> str:
         if row.gain_pct >= 0.05
     ]
     best = ", ".join([*gains, "else arrangement"])
+    near = ""
+    if len(own) and abs(level - own.iloc[0]) >= 0.05:
+        near = f" (the map's nearest to the machine's {own.iloc[0]:.1f})"
     return (
         "Indirect, sglang_ragged and trtllm need new kernels (slots read from a table); with the "
-        f"kernels kept, at {level:g} ms a graph, the best against arrangement: {best}."
+        f"kernels kept, at {level:g} ms a graph{near}, the best against arrangement: {best}."
     )
-
-
-def _level(table: pd.DataFrame) -> float:
-    """Graph cost on the map that is nearest to the machine's own, at which ratios are compared."""
-    levels = sorted(set(table[table["map"] == "kernels kept"].graph_ms))
-    own = table[table["map"] == "ratio"].graph_ms
-    return min(levels, key=lambda v: abs(v - own.iloc[0])) if len(own) else levels[-1]
 
 
 def _by_width(tables: dict[str, pd.DataFrame]) -> list[str]:
@@ -215,7 +214,11 @@ def _basis(used: Sequence[Study]) -> str:
             f"Times of the width gate are measured on {base.setting.machine}, the other figures "
             f"{modelled}"
         )
-    return f"{words}; {base.setting.sentence()}."
+    mixed = any(study.other_than(base) for study in used)
+    what = (
+        f"{'the width gate' if base.sweep == 'width_gate' else base.run.short} at " if mixed else ""
+    )
+    return f"{words}; {what}{base.setting.sentence()}."
 
 
 def summary(run: StoredRun) -> list[str]:

@@ -376,7 +376,7 @@ def policy_maps(config: Why, graph_ms: Sequence[float], ratio: float = 0.75) -> 
     ----------
     config : Why
     graph_ms : sequence of float
-        Costs of a capture and eviction, ms; `config.own_graph_ms` is added where it is given.
+        Costs of a capture and eviction, ms; the machine's own is added where none is near it.
     ratio : float
         Of the maps over cost.
     """
@@ -389,8 +389,8 @@ def policy_maps(config: Why, graph_ms: Sequence[float], ratio: float = 0.75) -> 
         for r in dict.fromkeys([*config.ratios, ratio, 1.0])
     }
     own = [graph_ms_of(profile)]
-    if config.own_graph_ms is not None:
-        graph_ms = sorted({*graph_ms, float(config.own_graph_ms)})
+    if all(abs(cost - own[0]) >= 0.05 for cost in graph_ms):
+        graph_ms = sorted([*graph_ms, round(own[0], 1)])
     by_ratio = [policy_map(counts[r], profile, own).assign(ratio=r) for r in sorted(counts)]
     kept = counts[ratio][counts[ratio].policy.isin(KERNELS_KEPT)]
     return PolicyMaps(

@@ -15,6 +15,7 @@ import pandas as pd
 from verifylab.exploration import Exploration
 from verifylab.live_curves import throughput_view
 from verifylab.live_throughput import Curves, Runs, curves, published_here, simulate
+from verifylab.review_settings import Setting
 from verifylab.stored_runs import StoredRun, stored_runs
 from verifylab.widgets_common import Controls, Tab, row
 
@@ -82,7 +83,7 @@ class ThroughputTab(Tab):
         if not self.worker.is_alive():
             self.progress.value = self.progress.max if runs.full else 0
             self.status.value = "done" if runs.full else ""
-        stored = pd.DataFrame({"width": [], "delta_pct": [], "label": []})
+        stored = pd.DataFrame({"width": [], "delta_pct": [], "label": [], "other": []})
         if chosen := self._stored.get(self.overlay.value):
             table = chosen.numbers("differences", "width", "delta_pct")
             if (most := table.delta_pct.abs().max()) > MOST_PCT:
@@ -90,7 +91,9 @@ class ThroughputTab(Tab):
                     f"{chosen.label}: delta_pct in its table 'differences' must be at most "
                     f"{MOST_PCT:g} either way, got {most:g}"
                 )
-            stored = table[["width", "delta_pct"]].assign(label=chosen.label)
+            own = {"arms": chosen.table("arms")} if chosen.has("arms") else {}
+            other = Setting.of(chosen, own).other_than(Setting.explored(settings))
+            stored = table[["width", "delta_pct"]].assign(label=chosen.short, other=other)
         return throughput_view(
             self.curves, settings.threshold, settings.shown_graph_ms(), settings.machine,
             published_here(settings), stored,
