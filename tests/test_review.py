@@ -24,6 +24,7 @@ from verifylab.review import PANELS, collect, marked_threshold
 from verifylab.review_pages import MARGIN, PAGE, _figure_pages, _front, save_review
 from verifylab.review_text import kernels_kept
 from verifylab.stored_runs import stored_runs
+from verifylab.width_gate import Config, save, width_gate
 
 STORED = ROOT / "tests" / "fixtures" / "stored"
 
@@ -145,13 +146,16 @@ def test_a_measured_gate_is_told_from_what_is_modelled_beside_it(tmp_path):
     assert "a capture" not in basis
     readings = {d.panel.name: d.reading for d in review.drawn}
     assert "when the seeds are redrawn" in readings["3_gate"]
+    captions = {d.panel.name: d.caption for d in review.drawn}
+    assert captions["3_gate"].startswith("measured on GPU X | ")
+    assert captions["6_policy_map"].startswith("modelled on gb10-published | ")
     other = "Not at the width gate's settings: times of gb10-published, not times of GPU X. "
     assert readings["6_policy_map"].startswith(other)
 
 
 def test_runs_at_one_setting_are_not_told_apart(review):
     said = [*review.verdict, *(d.reading for d in review.drawn)]
-    assert not any("'s settings" in line or "is one of" in line for line in said)
+    assert not any("'s settings" in line or "is drawn, one of" in line for line in said)
 
 
 def test_one_setting_in_other_words_is_the_same(tmp_path):
@@ -217,10 +221,10 @@ def test_one_cell_of_a_grid_is_said_to_be_one(tmp_path):
         changed(cell, graph_capacity=capacity, seeds=3)
     ended(first, "2999-01-01")
     review = collect([runs])
-    (told,) = [line for line in review.verdict if " is one of " in line]
-    assert told.startswith(f"width_gate/{first.name} is one of 6 runs with different parameters")
+    assert review.verdict[0].startswith(f"width_gate/{first.name} is drawn, one of 6 settings of")
     (line,) = review.passed_over
     assert line.startswith("5 runs of width_gate, such as width_gate/cell-128: graph_capacity 128,")
+    assert line.endswith("; and 1 more")
     shutil.rmtree(first.with_name("cell-8"))
     assert len(collect([runs]).passed_over) == 4
 
@@ -254,6 +258,64 @@ def test_a_folder_of_something_else_is_left_alone(review, tmp_path):
             save_review(review, other.parent)
         assert [p.name for p in other.parent.iterdir()] == [name]
         assert other.read_text() == "<title>My page</title>"
+    mine = tmp_path / "mine" / "3_gate.recommendation.csv"
+    mine.parent.mkdir()
+    mine.write_text("my own")
+    with pytest.raises(ValueError, match="recommendation.csv is there already"):
+        save_review(review, mine.parent)
+    runs, gate = a_copy(tmp_path)
+    with pytest.raises(ValueError, match="is a stored run: name a folder outside it"):
+        save_review(review, gate / "figures")
+    assert not (gate / "figures").exists()
+    done = CliRunner().invoke(main, ["figures", str(STORED), "--out", ""])
+    assert done.exit_code == 2 and "--out must be the name of a folder" in done.stderr
+
+
+def test_one_name_in_two_stores_is_two_runs(tmp_path):
+    runs, gate = a_copy(tmp_path)
+    part = tmp_path / "other" / "width_gate" / gate.name
+    shutil.copytree(gate, part)
+    for name in ("recommendation.csv", "differences.csv"):
+        (part / name).unlink()
+    for order in ([runs, tmp_path / "other"], [tmp_path / "other", runs]):
+        review = collect(order)
+        assert len(review.drawn) == 6 and review.drawn[0].run.folder == gate
+        assert gate.parts[-3] in review.passed_over[0], "told by its folder"
+
+
+def test_the_mark_is_the_gate_that_the_summary_names(tmp_path):
+    config = Config(widths=[7], min_widths=[1, 2], seeds=3, steps=2, warmup_steps=0, draws=100,
+                    first_seed=135, output_tokens=2, device="model")  # fmt: skip
+    found = width_gate(config)
+    assert found.recommendation.gain_pct > 0 and found.summary().startswith("Gate at 2 (1 decides")
+    runs, gate = a_copy(tmp_path)
+    save(found, gate)
+    changed(gate, widths=[7])
+    (drawn,) = [d for d in collect([runs]).drawn if d.panel.name == "3_gate"]
+    assert any(t.get_text() == "recommended" for t in drawn.figure().axes[0].texts)
+
+
+def test_what_differs_between_runs_is_told_of_what_both_have(tmp_path):
+    runs, gate = a_copy(tmp_path)
+    later = gate.with_name("later")
+    shutil.copytree(gate, later)
+    changed(later, row_budget=64, seeds=2, steps=5)
+    ended(later, "2999-01-01")
+    review = collect([runs])
+    (line,) = review.passed_over
+    assert line.endswith("width_gate/later ended later (this one: seeds 4, steps 300)")
+    assert not any("one of" in said and "settings" in said for said in review.verdict)
+    (later / "params.json").unlink()
+    with pytest.raises(ValueError, match="later: its params.json is missing or holds no par"):
+        collect([runs])
+
+
+def test_what_shapes_the_work_is_a_setting_too(tmp_path):
+    runs, _ = a_copy(tmp_path)
+    (caches,) = (runs / "cache_policies").glob("*/")
+    changed(caches, output_tokens=16)
+    told = collect([runs]).verdict
+    assert any("16 tokens a request, not 256 tokens a request. At width 8" in t for t in told)
 
 
 def test_what_is_missing_is_named(tmp_path):
@@ -292,17 +354,19 @@ def test_a_drain_is_told_from_its_own_run(tmp_path):
     shutil.copytree(steady, drain)
     changed(drain, mode="drain")
     ended(drain, "2999-01-01")
-    (drain / "summary.txt").write_text("Gate at 8, a drain.")
+    (drain / "summary.txt").write_text("Gate at 7, a drain.")
     review = collect([tmp_path])
     assert {d.run.folder for d in review.drawn} == {steady}, "a drain comes after a steady run"
     told = [line for line in review.verdict if line.startswith("As a drain (width_gate/drain): ")]
-    assert told and "Gate at 8, a drain." in told[0]
+    assert told and "Gate at 7, a drain." in told[0]
     changed(drain, graph_capacity=64)
     (told,) = [line for line in collect([tmp_path]).verdict if line.startswith("As a drain")]
     assert "(width_gate/drain; 64 graphs, not 32 graphs)" in told
-    shutil.rmtree(steady)
-    with pytest.raises(ValueError, match="its summary says 'Gate at 8', its table"):
+    (drain / "summary.txt").write_text("Gate at 8, a drain.")
+    with pytest.raises(ValueError, match="drain: its summary says 'Gate at 8', its table"):
         collect([tmp_path])
+    (drain / "recommendation.csv").unlink()
+    assert not any(line.startswith("As a drain") for line in collect([tmp_path]).verdict)
 
 
 def test_all_pages_of_the_handout_are_one_size_and_keep_the_margin(review, saved):

@@ -33,6 +33,8 @@ def figures(sweeps: tuple[str, ...], out: str, as_json: bool) -> None:
     for sweep in sweeps:
         if not Path(sweep).is_dir():
             raise ValueError(f"{sweep} is no folder of stored runs: name runs/SWEEP")
+    if not out:
+        raise ValueError("--out must be the name of a folder, got ''")
     review = collect(sweeps)
     written = save_review(review, writable_folder(out, name="--out"))
     for label in dict.fromkeys(drawn.run.label for drawn in review.drawn):

@@ -29,12 +29,12 @@ from verifylab.plots import (
 )
 from verifylab.plots_caches import draw_capacity, draw_memory
 from verifylab.plots_why import draw_policy_map
-from verifylab.review_checks import BOUNDS, contradiction
+from verifylab.review_checks import BOUNDS, contradiction, named_gate
 from verifylab.review_settings import Setting, is_measured
 from verifylab.review_text import Study, drains, kernels_kept, passed_over, summary, verdict
 from verifylab.stored_runs import StoredRun, stored_runs
 
-__all__ = ["PANELS", "Drawn", "Panel", "Review", "collect", "marked_threshold"]
+__all__ = ["PANELS", "Drawn", "Panel", "Review", "as_stored", "collect", "marked_threshold"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class Drawn:
         """Draw it anew, with its caption and how to read it."""
         with matplotlib.style.context(STYLE):
             figure = Figure(figsize=self.panel.size)
-            with _as_stored(self.run):
+            with as_stored(self.run):
                 _DRAW[self.panel.name](self, figure)
             for ax in figure.axes:
                 for text in [t for t in ax.texts if " | " in t.get_text()]:
@@ -209,9 +209,10 @@ def collect(folders: Sequence[str | Path]) -> Review:
             f"no stored run in {named} holds a table that a figure needs: run the sweeps "
             f"{', '.join(sorted(_STUDIES))} of data/sweeps"
         )
+    drain = _drain(runs)
     drawn = [figure for study in used for figure in _drawn(study, used[0])]
-    with _as_stored(*(study.run for study in used)):
-        said = verdict(used, runs)
+    with as_stored(*(study.run for study in used)):
+        said = verdict(used, drain)
     missing = [panel for panel in PANELS if panel not in {d.panel for d in drawn}]
     return Review(tuple(drawn), tuple(missing), said, passed_over(runs, used))
 
@@ -219,18 +220,36 @@ def collect(folders: Sequence[str | Path]) -> Review:
 def _study(sweep: str, runs: Sequence[StoredRun]) -> Study | None:
     """Choose and read the run that a study's figures are drawn from; None where there is none."""
     panels = [panel for panel in PANELS if panel.sweep == sweep]
-    held = {run.label: [p for p in panels if run.has(*p.needs)] for run in runs}
-    having = [run for run in runs if held[run.label]]
+    held = {run.folder: [p for p in panels if run.has(*p.needs)] for run in runs}
+    having = [run for run in runs if held[run.folder]]
     if not having:
         return None
 
     def order(run: StoredRun) -> tuple[Any, ...]:
-        return len(held[run.label]), not drains(run), run.when, run.label
+        return len(held[run.folder]), not drains(run), run.when, run.label
 
     run = max(having, key=order)
-    names = dict.fromkeys(name for panel in held[run.label] for name in panel.needs)
+    return _read(sweep, run, held[run.folder], having)
+
+
+def _drain(runs: Sequence[StoredRun]) -> Study | None:
+    """Read the drain that ended last, of those that say where its gate sits."""
+    panels = [panel for panel in PANELS if panel.name == "3_gate"]
+    having = [r for r in runs if drains(r) and r.has(*panels[0].needs) and summary(r)]
+    if not having:
+        return None
+    return _read("width_gate", max(having, key=lambda r: (r.when, r.label)), panels, having)
+
+
+def _read(
+    sweep: str, run: StoredRun, panels: Sequence[Panel], having: Sequence[StoredRun]
+) -> Study:
+    """Read the tables of a run that these panels need, and hold them against one another."""
+    if not run.parameters:
+        raise ValueError(f"{run.label}: its params.json is missing or holds no parameters")
+    names = dict.fromkeys(name for panel in panels for name in panel.needs)
     tables = {name: run.numbers(name, *BOUNDS[name]) for name in names}
-    with _as_stored(run):
+    with as_stored(run):
         setting = Setting.of(run, tables)
         wrong = contradiction(run, tables, "".join(summary(run)[:1]))
     if wrong:
@@ -243,7 +262,7 @@ def _drawn(study: Study, base: Study) -> Iterator[Drawn]:
     for panel in PANELS:
         if panel.sweep == study.sweep and set(panel.needs) <= set(study.tables):
             tables = {name: study.tables[name] for name in panel.needs}
-            with _as_stored(study.run):
+            with as_stored(study.run):
                 caption = _caption(panel, study, tables)
                 reading = _reading(panel, tables, study.setting)
             if other:
@@ -252,7 +271,7 @@ def _drawn(study: Study, base: Study) -> Iterator[Drawn]:
 
 
 @contextmanager
-def _as_stored(*runs: StoredRun) -> Iterator[None]:
+def as_stored(*runs: StoredRun) -> Iterator[None]:
     """Name the run where its tables do not hold what a sweep stores."""
     try:
         yield
@@ -267,7 +286,7 @@ def _as_stored(*runs: StoredRun) -> Iterator[None]:
 def _caption(panel: Panel, study: Study, tables: dict[str, pd.DataFrame]) -> str:
     first, run = tables[panel.needs[0]].iloc[0], study.run
     seeds = first.get("seeds", run.parameters.get("seeds", "?"))
-    how = f"{first.get('time', 'modelled')} on {study.setting.machine}"
+    how = f"{'measured' if is_measured(study.tables) else 'modelled'} on {study.setting.machine}"
     if panel.name == "1_key_space":
         how = "counted"
     parts = [how, run.short, f"commit {run.commit or 'unknown'}", run.date or "no date"]
@@ -334,8 +353,12 @@ def _collapse(drawn: Drawn, figure: Figure) -> None:
 
 def _gate(drawn: Drawn, figure: Figure) -> None:
     table = drawn.tables["recommendation"]
+    said = "".join(summary(drawn.run)[:1])
+    gate = named_gate(said)
+    if gate is None and not said.startswith("No difference"):
+        gate = marked_threshold(table)
     draw_probability(
-        table, marked_threshold(table), sorted(set(drawn.tables["arms"].width)), figure.subplots(),
+        table, gate, sorted(set(drawn.tables["arms"].width)), figure.subplots(),
         redrawn=_redrawn(drawn.tables, drawn.setting),
     )  # fmt: skip
 

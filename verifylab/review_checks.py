@@ -9,7 +9,7 @@ import pandas as pd
 
 from verifylab.stored_runs import StoredRun
 
-__all__ = ["BOUNDS", "contradiction"]
+__all__ = ["BOUNDS", "contradiction", "named_gate"]
 
 #: Columns that hold finite numbers in every stored table, by its name, and the least of each.
 BOUNDS: dict[str, dict[str, float]] = {
@@ -57,6 +57,12 @@ def contradiction(run: StoredRun, tables: Mapping[str, pd.DataFrame], summary: s
     if not said and "recommendation" in tables:
         said = _gate(tables["recommendation"], summary)
     return said
+
+
+def named_gate(summary: str) -> int | None:
+    """Return the threshold that the first line of a summary names; None where it names none."""
+    gate = _GATE.search(summary)
+    return int(gate[1]) if gate else None
 
 
 def _widths(run: StoredRun, arms: pd.DataFrame) -> str:

@@ -17,7 +17,7 @@ from matplotlib.transforms import Bbox
 from verifylab.dark import darken
 from verifylab.paths import shown, write_files
 from verifylab.plots import STYLE
-from verifylab.review import Drawn, Review
+from verifylab.review import Drawn, Review, as_stored
 
 __all__ = ["save_review"]
 
@@ -70,16 +70,17 @@ def save_review(review: Review, folder: str | Path) -> list[Path]:
     ValueError
         When the folder holds a page or hand-out of something else.
     """
-    _refuse_foreign(Path(folder))
+    _refuse_foreign(Path(folder), review)
     contents: dict[str, str | bytes] = {}
     images: dict[str, tuple[bytes, bytes]] = {}
     for drawn in review.drawn:
         name = drawn.panel.name
-        for ending, figure in (("", drawn.figure()), ("-dark", darken(drawn.figure()))):
-            for kind in ("svg", "png", "pdf"):
-                contents[f"{name}{ending}.{kind}"] = _bytes(figure, kind)
-        plain = (drawn.figure(reading=False), darken(drawn.figure(reading=False)))
-        images[name] = (_bytes(plain[0], "png"), _bytes(plain[1], "png"))
+        with as_stored(drawn.run):
+            for ending, figure in (("", drawn.figure()), ("-dark", darken(drawn.figure()))):
+                for kind in ("svg", "png", "pdf"):
+                    contents[f"{name}{ending}.{kind}"] = _bytes(figure, kind)
+            plain = (drawn.figure(reading=False), darken(drawn.figure(reading=False)))
+            images[name] = (_bytes(plain[0], "png"), _bytes(plain[1], "png"))
         for table, frame in drawn.tables.items():
             contents[f"{name}.{table}.csv"] = frame.to_csv(index=False)
     front: dict[str, str | bytes] = {
@@ -89,13 +90,22 @@ def save_review(review: Review, folder: str | Path) -> list[Path]:
     return write_files(folder, {**front, **contents})
 
 
-def _refuse_foreign(folder: Path) -> None:
-    """Refuse to write over what is not an earlier set: its page is written before all else."""
-    page = folder / "index.html"
-    if page.is_file() and _MARK.encode() in page.read_bytes():
-        return
-    for path in (page, folder / "handout.pdf"):
-        if path.exists():
+def _refuse_foreign(folder: Path, review: Review) -> None:
+    """Refuse to write into a stored run, or over what is not an earlier set."""
+    for parent in (folder.absolute(), *folder.absolute().parents):
+        if (parent / "status.json").is_file():
+            raise ValueError(f"{shown(parent)} is a stored run: name a folder outside it")
+    names = [
+        f"{d.panel.name}{ending}.{kind}"
+        for d in review.drawn
+        for ending in ("", "-dark")
+        for kind in ("svg", "png", "pdf")
+    ]
+    names += [f"{d.panel.name}.{table}.csv" for d in review.drawn for table in d.tables]
+    page = folder / "index.html"  # written before all else
+    own = page.is_file() and _MARK.encode() in page.read_bytes()
+    for path in (page, *(folder / name for name in ("handout.pdf", *names))):
+        if path.is_dir() or (path.exists() and not own):
             raise ValueError(
                 f"{shown(path)} is there already, and not of a design review: name another folder"
             )

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from verifylab.checks import fraction, is_number, whole
-from verifylab.dcut import DEFAULT_LADDER, DEFAULT_RATIO, DraftLadder, snap_ratio
+from verifylab.dcut import DEFAULT_LADDER, DEFAULT_RATIO, ROW_BUDGET, DraftLadder, snap_ratio
 from verifylab.exploration import Exploration
 from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
 from verifylab.graph_price import graph_ms_of
@@ -45,6 +45,8 @@ class Setting:
         None: as calibrated.
     mode : str
         ``steady`` or ``drain``.
+    output_tokens, row_budget : int
+        Tokens that a request asks for; rows of a dispatch at most.
     """
 
     machine: str
@@ -54,6 +56,8 @@ class Setting:
     graph_ms: float | None
     spread: float | None
     mode: str
+    output_tokens: int = 256
+    row_budget: int = ROW_BUDGET
 
     @classmethod
     def of(cls, run: StoredRun, tables: Mapping[str, pd.DataFrame]) -> Setting:
@@ -74,6 +78,8 @@ class Setting:
             _graph_ms(run, tables),
             None if spread is None else fraction("confidence_spread", spread),
             str(given.get("mode", "steady")),
+            whole("output_tokens", given.get("output_tokens", 256), 1),
+            whole("row_budget", given.get("row_budget", ROW_BUDGET), 1),
         )
 
     @classmethod
@@ -123,15 +129,23 @@ class Setting:
             "ratio": f"D-Cut ratio {self.ratio:g}",
             "drafts": f"drafts {self.drafts}",
             "capacity": f"{self.capacity} graphs",
-            "graph_ms": _UNPRICED if self.graph_ms is None else f"{self.graph_ms:.1f} {_PRICED}",
+            "graph_ms": _UNPRICED if self.graph_ms is None else _cost(self.graph_ms),
             "spread": _CALIBRATED if self.spread is None else f"confidence spread {self.spread:g}",
             "mode": _STEADY if self.mode == "steady" else f"a {self.mode}",
+            "output_tokens": f"{self.output_tokens} tokens a request",
+            "row_budget": f"{self.row_budget} rows a dispatch at most",
         }
 
 
-_PRICED, _UNPRICED = "ms a capture and eviction", "graphs without a modelled cost"
+_UNPRICED = "graphs without a modelled cost"
 _CALIBRATED, _STEADY = "confidence spread as calibrated", "a steady run"
-_USUAL = (_UNPRICED, _CALIBRATED, _STEADY)
+_ROWS, _TOKENS = f"{ROW_BUDGET} rows a dispatch at most", "256 tokens a request"
+_USUAL = (_UNPRICED, _CALIBRATED, _STEADY, _ROWS, _TOKENS)
+
+
+def _cost(graph_ms: float) -> str:
+    exact = f"{graph_ms:.1f}" if graph_ms >= 1 or graph_ms == 0 else f"{graph_ms:.2g}"
+    return f"{exact} ms a capture and eviction"
 
 
 def is_measured(tables: Mapping[str, pd.DataFrame]) -> bool:
@@ -177,18 +191,20 @@ def _graph_ms(run: StoredRun, tables: Mapping[str, pd.DataFrame]) -> float | Non
         return None  # a profile that is not at hand here
 
 
-def other_parameters(run: StoredRun, base: StoredRun) -> str:
+def other_parameters(run: StoredRun, base: StoredRun, *, extent: bool = False) -> str:
     """Say which parameters of `run` differ from those of `base`; "" where none does.
 
-    How many seeds and steps were run is not told.
+    One that either lacks came later: it had its default then.
+
+    Parameters
+    ----------
+    run, base : StoredRun
+    extent : bool
+        Whether seeds and steps are told, and nothing else.
     """
     mine, there = run.parameters, base.parameters
-    names = [n for n in dict.fromkeys([*mine, *there]) if n not in _EXTENT]
-    return ", ".join(
-        f"{n} {_short(mine[n])}" if n in mine else f"no {n}"
-        for n in names
-        if n not in mine or n not in there or mine[n] != there[n]
-    )
+    names = [n for n in mine if n in there and n != "out" and (n in _EXTENT) == extent]
+    return ", ".join(f"{n} {_short(mine[n])}" for n in names if mine[n] != there[n])
 
 
 def _short(value: Any) -> str:

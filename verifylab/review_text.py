@@ -10,6 +10,7 @@ from itertools import groupby
 import pandas as pd
 
 from verifylab.dcut import DCUT_WIDTH_CAP
+from verifylab.paths import shown
 from verifylab.review_settings import Setting, is_measured, other_parameters
 from verifylab.run_files import text
 from verifylab.stored_runs import StoredRun
@@ -60,23 +61,24 @@ class Study:
         return f"Not at {named} settings: {other}." if other else ""
 
 
-def verdict(used: Sequence[Study], runs: Sequence[StoredRun]) -> tuple[str, ...]:
+def verdict(used: Sequence[Study], drain: Study | None = None) -> tuple[str, ...]:
     """Return the sentences above the figures.
 
     Parameters
     ----------
     used : sequence of Study
         In reading order; the others are held against the first.
-    runs : sequence of StoredRun
-        All good runs: one that drains says what a drain wants.
+    drain : Study, optional
+        A run that drains: what its gate is.
     """
     said = [*map(_one_of, used)]
     by_sweep = {study.sweep: study for study in used}
     if gate := by_sweep.get("width_gate"):
-        said += [*summary(gate.run)[:1], *_by_width(gate.tables), _drain(gate, runs)]
+        said += [*summary(gate.run)[:1], *_by_width(gate.tables), _drain(gate, drain)]
     if why := by_sweep.get("why_it_costs"):
         # Its first line is the gate at fewer widths; the width-gate study owns that.
-        said += [*_told(why, used[0], 1), kernels_kept(why.tables["map"])]
+        told, kept = _told(why, used[0], 1), kernels_kept(why.tables["map"])
+        said += [*told, kept if told else f"{why.other_than(used[0])} {kept}".strip()]
     if caches := by_sweep.get("cache_policies"):
         said += _told(caches, used[0], 0)
     said += [_basis(used), WORDS]
@@ -91,11 +93,11 @@ def _told(study: Study, base: Study, line: int) -> list[str]:
 
 def _one_of(study: Study) -> str:
     """Say that runs of other parameters could have been drawn, and which parameters those are."""
-    others = [r for r in study.candidates if other_parameters(r, study.run)]
+    others = {told for r in study.candidates if (told := other_parameters(r, study.run))}
     if not others:
         return ""
     return (
-        f"{study.run.label} is one of {len(others) + 1} runs with different parameters; to draw "
+        f"{study.run.label} is drawn, one of {len(others) + 1} settings of such runs here; to draw "
         "another, name its folder."
     )
 
@@ -120,7 +122,10 @@ def _left(runs: list[StoredRun], used: Sequence[Study]) -> Iterator[str]:
         for run, why in zip(runs, whys, strict=True):
             yield f"{run.label} ({run.ended or 'no date'}): {why}"
     else:
-        few = "; ".join(list(dict.fromkeys(whys))[:_FEW])
+        reasons = list(dict.fromkeys(whys))
+        few = "; ".join(reasons[:_FEW])
+        if len(reasons) > _FEW:
+            few += f"; and {len(reasons) - _FEW} more"
         yield f"{len(runs)} runs of {runs[0].sweep}, such as {runs[0].label}: {few}"
 
 
@@ -128,12 +133,16 @@ def _why_not(run: StoredRun, used: Sequence[Study]) -> str:
     instead = [study.run for study in used if run in study.candidates]
     if not instead:
         return "no table of these figures"
-    other = other_parameters(run, instead[0])
-    if other:
-        return f"{other}, unlike {instead[0].short}"
-    if run.when <= instead[0].when:
-        return f"{instead[0].short} ended later"
-    return f"{instead[0].short} holds more of the figures"
+    named = instead[0].short if instead[0].label != run.label else shown(instead[0].folder)
+    if other := other_parameters(run, instead[0]):
+        return f"{other}, unlike {named}"
+    extent = other_parameters(run, instead[0], extent=True)
+    also = f" (this one: {extent})" if extent else ""
+    if run.when < instead[0].when:
+        return f"{named} ended later{also}"
+    if run.when == instead[0].when:
+        return f"{named} is taken, which of the two ended later is not known{also}"
+    return f"{named} holds more of the figures{also}"
 
 
 def kernels_kept(table: pd.DataFrame) -> str:
@@ -192,16 +201,16 @@ def drains(run: StoredRun) -> bool:
     return run.parameters.get("mode") == "drain"
 
 
-def _drain(study: Study, runs: Sequence[StoredRun]) -> str:
+def _drain(study: Study, drain: Study | None) -> str:
     if drains(study.run):
         return f"{study.run.label} drains: finished requests are not replaced. {_GENERAL}"
-    drained = [r for r in runs if drains(r) and summary(r)]
-    if not drained:
+    if drain is None:
         return _GENERAL
-    last = max(drained, key=lambda r: (r.when, r.label))
-    other = Setting.of(last, {}).other_than(study.setting, mode=False)
-    where = f"{last.label}; {other}" if other else last.label
-    return f"As a drain ({where}): {summary(last)[0]} The model's form is not redrawn."
+    where = [drain.run.short, drain.setting.other_than(study.setting, mode=False)]
+    if is_measured(drain.tables) and not is_measured(study.tables):
+        where.append("measured")
+    said = "; ".join(filter(None, where))
+    return f"As a drain ({said}): {summary(drain.run)[0]} The model's form is not redrawn."
 
 
 def _basis(used: Sequence[Study]) -> str:
