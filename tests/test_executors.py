@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import psutil
@@ -312,8 +312,19 @@ def sweep(*arguments: str) -> subprocess.Popen:
 
 
 def kernels_of(worker: subprocess.Popen) -> list[psutil.Process]:
-    found = psutil.Process(worker.pid).children(recursive=True)
-    return [p for p in found if "ipykernel_launcher" in " ".join(p.cmdline())]
+    found = []
+    for process in psutil.Process(worker.pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it may have ended since it was listed
+            if "ipykernel_launcher" in " ".join(process.cmdline()):
+                found.append(process)
+    return found
+
+
+def ended(process: psutil.Process) -> bool:
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def wait_for(condition, seconds: float = 60.0):
@@ -338,7 +349,7 @@ def test_a_run_whose_worker_is_killed_is_done_by_the_other_one(cluster):
     finally:
         running.kill()
     assert running.returncode == 0, said
-    wait_for(lambda: not kernel.is_running() or kernel.status() == psutil.STATUS_ZOMBIE, 10)
+    wait_for(lambda: ended(kernel), 10)
     records = [read_record(Path("runs/g", row.name)) for row in read.rows]
     assert [record.status for record in records] == ["ok"] * 3
     assert sorted(record.attempts for record in records) == [1, 1, 2]
@@ -364,7 +375,7 @@ def test_a_run_whose_worker_is_killed_is_done_by_the_other_one(cluster):
         running.send_signal(number)
         running.communicate(timeout=30)
         assert running.returncode == code
-        wait_for(lambda: not kernel.is_running() or kernel.status() == psutil.STATUS_ZOMBIE, 20)  # noqa: B023
+        wait_for(lambda: ended(kernel), 20)  # noqa: B023
     (record,) = [read_record(p) for p in Path("other/g").iterdir() if p.name != ".lock"]
     assert (record.status, record.error) == ("interrupted", "interrupted from outside")
 

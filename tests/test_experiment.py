@@ -318,6 +318,8 @@ def test_an_interrupt_ends_a_grid_and_its_threads(interrupts):
             return real(*arguments[:2], 10, *arguments[3:], halt=halt, **options)
         return real(*arguments, halt=halt, **options)
 
+    # The loop is loaded or compiled before the clock runs.
+    grid(calibrated(), [1], GB10, Settings(1, steps=10), seeds=[0], arms=arms)
     real, fastpath.simulate = fastpath.simulate, halted
     try:
         interrupt_after(0.7)
