@@ -209,7 +209,10 @@ def collect(folders: Sequence[str | Path]) -> Review:
             f"no stored run in {named} holds a table that a figure needs: run the sweeps "
             f"{', '.join(sorted(_STUDIES))} of data/sweeps"
         )
-    drain = _drain(runs)
+    drain = None
+    if not drains(used[0].run):
+        told = [r for r in runs if drains(r) and r.has("recommendation", "arms") and summary(r)]
+        drain = _study("width_gate", told)
     drawn = [figure for study in used for figure in _drawn(study, used[0])]
     with as_stored(*(study.run for study in used)):
         said = verdict(used, drain)
@@ -229,25 +232,9 @@ def _study(sweep: str, runs: Sequence[StoredRun]) -> Study | None:
         return len(held[run.folder]), not drains(run), run.when, run.label
 
     run = max(having, key=order)
-    return _read(sweep, run, held[run.folder], having)
-
-
-def _drain(runs: Sequence[StoredRun]) -> Study | None:
-    """Read the drain that ended last, of those that say where its gate sits."""
-    panels = [panel for panel in PANELS if panel.name == "3_gate"]
-    having = [r for r in runs if drains(r) and r.has(*panels[0].needs) and summary(r)]
-    if not having:
-        return None
-    return _read("width_gate", max(having, key=lambda r: (r.when, r.label)), panels, having)
-
-
-def _read(
-    sweep: str, run: StoredRun, panels: Sequence[Panel], having: Sequence[StoredRun]
-) -> Study:
-    """Read the tables of a run that these panels need, and hold them against one another."""
     if not run.parameters:
         raise ValueError(f"{run.label}: its params.json is missing or holds no parameters")
-    names = dict.fromkeys(name for panel in panels for name in panel.needs)
+    names = dict.fromkeys(name for panel in held[run.folder] for name in panel.needs)
     tables = {name: run.numbers(name, *BOUNDS[name]) for name in names}
     with as_stored(run):
         setting = Setting.of(run, tables)
@@ -341,14 +328,12 @@ def _key_space(drawn: Drawn, figure: Figure) -> None:
             "canonical_keys": counts["canonical"].to_numpy(int),
         }
     )
-    draw_key_counts(
-        spaces, _capacity(drawn), figure.subplots(),
-        setting=drawn.setting.workload(),
-    )  # fmt: skip
+    setting = drawn.setting
+    draw_key_counts(spaces, setting.capacity, figure.subplots(), setting=setting.workload())
 
 
 def _collapse(drawn: Drawn, figure: Figure) -> None:
-    draw_collapse(drawn.tables["arms"], _capacity(drawn), figure.subplots())
+    draw_collapse(drawn.tables["arms"], drawn.setting.capacity, figure.subplots())
 
 
 def _gate(drawn: Drawn, figure: Figure) -> None:
@@ -371,7 +356,7 @@ def _capacity_memory(drawn: Drawn, figure: Figure) -> None:
     capacity, harmless = drawn.tables["result"], drawn.tables["harmless"]
     axes: list[Axes] = list(figure.subplots(2, 1))
     width = int(harmless.width.iloc[-1])
-    draw_capacity(capacity, harmless, width, _capacity(drawn), axes[0])
+    draw_capacity(capacity, harmless, width, drawn.setting.capacity, axes[0])
     draw_memory(capacity, harmless, axes[1])
 
 
@@ -382,10 +367,6 @@ def _policy_map(drawn: Drawn, figure: Figure) -> None:
     draw_policy_map(
         table, "graph_ms", figure.subplots(), title="Best policy: gain over arrangement"
     )
-
-
-def _capacity(drawn: Drawn) -> int:
-    return drawn.setting.capacity
 
 
 _DRAW: dict[str, Callable[[Drawn, Figure], None]] = {

@@ -21,8 +21,10 @@ from verifylab.review import Drawn, Review, as_stored
 
 __all__ = ["save_review"]
 
-#: Metadata without a date, so that the same runs give the same bytes.
-_UNDATED = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
+#: Kinds of figure file; metadata without a date, so that the same runs give the same bytes.
+_UNDATED = {"svg": {"Date": None}, "png": {}, "pdf": {"CreationDate": None}}
+#: Of a figure's files: light and dark.
+_ENDINGS = ("", "-dark")
 #: Inches of every page of the hand-out: fits Letter and A4 across, the margin inside.
 PAGE, MARGIN = (10.6, 8.2), 0.5
 #: What tells a page of this module from another.
@@ -76,8 +78,9 @@ def save_review(review: Review, folder: str | Path) -> list[Path]:
     for drawn in review.drawn:
         name = drawn.panel.name
         with as_stored(drawn.run):
-            for ending, figure in (("", drawn.figure()), ("-dark", darken(drawn.figure()))):
-                for kind in ("svg", "png", "pdf"):
+            looks = (drawn.figure(), darken(drawn.figure()))
+            for ending, figure in zip(_ENDINGS, looks, strict=True):
+                for kind in _UNDATED:
                     contents[f"{name}{ending}.{kind}"] = _bytes(figure, kind)
             plain = (drawn.figure(reading=False), darken(drawn.figure(reading=False)))
             images[name] = (_bytes(plain[0], "png"), _bytes(plain[1], "png"))
@@ -95,12 +98,7 @@ def _refuse_foreign(folder: Path, review: Review) -> None:
     for parent in (folder.absolute(), *folder.absolute().parents):
         if (parent / "status.json").is_file():
             raise ValueError(f"{shown(parent)} is a stored run: name a folder outside it")
-    names = [
-        f"{d.panel.name}{ending}.{kind}"
-        for d in review.drawn
-        for ending in ("", "-dark")
-        for kind in ("svg", "png", "pdf")
-    ]
+    names = [f"{d.panel.name}{e}.{k}" for d in review.drawn for e in _ENDINGS for k in _UNDATED]
     names += [f"{d.panel.name}.{table}.csv" for d in review.drawn for table in d.tables]
     page = folder / "index.html"  # written before all else
     own = page.is_file() and _MARK.encode() in page.read_bytes()

@@ -24,6 +24,9 @@ __all__ = ["Setting", "is_measured", "other_parameters"]
 #: Parameters that say how long a run was or where it wrote, not what it was a run of.
 _EXTENT = ("out", "first_seed", "seeds", "steps", "warmup_steps", "draws")
 
+#: Tokens of a request where a notebook does not ask: the default of `workload.Workload`.
+OUTPUT_TOKENS = 256
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -56,7 +59,7 @@ class Setting:
     graph_ms: float | None
     spread: float | None
     mode: str
-    output_tokens: int = 256
+    output_tokens: int = OUTPUT_TOKENS
     row_budget: int = ROW_BUDGET
 
     @classmethod
@@ -78,7 +81,7 @@ class Setting:
             _graph_ms(run, tables),
             None if spread is None else fraction("confidence_spread", spread),
             str(given.get("mode", "steady")),
-            whole("output_tokens", given.get("output_tokens", 256), 1),
+            whole("output_tokens", given.get("output_tokens", OUTPUT_TOKENS), 1),
             whole("row_budget", given.get("row_budget", ROW_BUDGET), 1),
         )
 
@@ -139,7 +142,7 @@ class Setting:
 
 _UNPRICED = "graphs without a modelled cost"
 _CALIBRATED, _STEADY = "confidence spread as calibrated", "a steady run"
-_ROWS, _TOKENS = f"{ROW_BUDGET} rows a dispatch at most", "256 tokens a request"
+_ROWS, _TOKENS = f"{ROW_BUDGET} rows a dispatch at most", f"{OUTPUT_TOKENS} tokens a request"
 _USUAL = (_UNPRICED, _CALIBRATED, _STEADY, _ROWS, _TOKENS)
 
 

@@ -83,11 +83,9 @@ class Number(ipw.HBox):
                 self.slider.value = self._place()
 
     def _typed(self, change: Any) -> None:
-        # NaN differs from itself: it would be set for ever.
-        if change["new"] != self.value and not (
-            math.isnan(change["new"]) and math.isnan(self.value)
-        ):
-            self.value = change["new"]
+        typed = change["new"]
+        if not (math.isnan(typed) and math.isnan(self.value)):  # it differs from itself, for ever
+            self.value = typed
 
     def _slid(self, change: Any) -> None:
         if change["new"] != self._place():
