@@ -72,6 +72,7 @@ def test_among_equals_the_published_default_is_named():
     assert result.same_as == (5, 7, 8, 12)
     assert result.probability == 1.0
     assert "Gate at 8 (5, 7, 12 decide alike" in result.sentence()
+    assert result.widths == (4, 12) and "tok/s, mean over widths 4, 12 (95 %" in result.sentence()
 
 
 def test_without_the_default_the_highest_that_switches_something_on():
@@ -96,6 +97,8 @@ def test_thresholds_in_a_row_are_named_as_one_span():
     names = {NEVER: "arrangement", 0: "canonical"}
     found = recommend_arms(arms.assign(policy=arms.min_width.map(names)), GB10, draws=100)
     assert (found.min_width, found.same_as) == (8, (5, 6, 7, 8))
+    alone = recommend(made({8: 0.05}, [0, 9]), GB10, draws=100)
+    assert "% tok/s, at width 8 (95 % interval" in alone.sentence()
     assert list(found.table.min_width) == [4, 5, 6, 7, 8, 9]
 
 

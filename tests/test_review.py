@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 import shutil
+from dataclasses import replace
 
 import matplotlib.style
 import pandas as pd
@@ -20,6 +21,7 @@ from test_notebooks import ROOT
 from verifylab.cli import main
 from verifylab.dark import BACKGROUND, darken
 from verifylab.plots import STYLE
+from verifylab.records import SCHEMA, read_record, write_records
 from verifylab.review import PANELS, collect, marked_threshold
 from verifylab.review_pages import MARGIN, PAGE, _figure_pages, _front, save_review
 from verifylab.review_text import kernels_kept
@@ -243,10 +245,34 @@ def test_one_cell_of_a_grid_is_said_to_be_one(tmp_path):
         ("width_gate", "arms", lambda t: t.assign(tok_s=-t.tok_s), "must be 0 or more, got -1"),
         ("why_it_costs", "map", lambda t: t.assign(graph_ms=t.graph_ms - 1), "0 or more, got -1"),
         ("cache_policies", "harmless", lambda t: t.assign(width=-8), "must be 1 or more, got -8"),
+        ("width_gate", "arms", lambda t: pd.concat([t, t.tail(1)]),
+         "its table 'arms' has more than one row of width 16, policy unpruned"),
+        ("why_it_costs", "map", lambda t: pd.concat([t.head(1), t]), "more than one row of map co"),
+        ("cache_policies", "harmless", lambda t: t.assign(width=8), "more than one row of width 8"),
     ],
 )  # fmt: skip
 def test_tables_that_contradict_are_one_sentence(tmp_path, sweep, table, change, said):
     assert said in damaged(tmp_path, sweep, table, change)
+
+
+def test_a_summary_that_names_no_gate_is_a_contradiction(tmp_path):
+    runs, gate = a_copy(tmp_path)
+    (gate / "summary.txt").write_text("Looks fine to me.")
+    with pytest.raises(ValueError, match=r"its summary names no gate, its table .* \+2.0 % at 7"):
+        collect([runs])
+    path = gate / "recommendation.csv"
+    pd.read_csv(path).assign(gain_pct=0.0).to_csv(path, index=False)
+    assert "Looks fine to me." in collect([runs]).verdict
+
+
+def test_figures_of_an_earlier_set_do_not_stay(review, tmp_path):
+    out = tmp_path / "out"
+    save_review(review, out)
+    (out / "mine.csv").write_text("kept")
+    alone = collect([STORED / "why_it_costs"])
+    left = {path.name for path in save_review(alone, out)}
+    assert {path.name for path in out.iterdir()} == {*left, "mine.csv"}
+    assert {name[0] for name in left if name[0].isdigit()} == {"6"}
 
 
 def test_a_folder_of_something_else_is_left_alone(review, tmp_path):
@@ -404,8 +430,39 @@ def test_runs_that_are_not_good_are_left_out(tmp_path):
         collect([tmp_path])
     body = json.loads((folder / "status.json").read_text())
     (folder / "status.json").write_text(json.dumps({**body, "status": "failed"}))
-    with pytest.raises(ValueError, match="no good stored run"):
+    with pytest.raises(ValueError, match=rf"no good stored run in .*width_gate/{folder.name}: fai"):
         collect([tmp_path])
+
+
+def test_what_is_not_as_it_was_stored_is_passed_over_and_named(tmp_path):
+    runs, gate = a_copy(tmp_path)
+    for at, name in enumerate(("edited", "missing", "torn", "failed")):
+        bad = gate.with_name(name)
+        shutil.copytree(gate, bad)
+        (bad / "figures").mkdir()
+        (bad / "figures" / "a.b.csv").write_text("x\n1\n")
+        provenance = json.loads((bad / "provenance.json").read_text())
+        record = replace(read_record(bad), run=name, schema=SCHEMA, ended="2999-01-01")
+        if name == "failed":
+            record = replace(record, status="failed", error="RuntimeError: the\nGPU fell over")
+        write_records(bad, record, {"seeds": at}, provenance)
+    arms = gate.with_name("edited") / "arms.csv"
+    arms.write_text(arms.read_text().replace("8", "9", 1))
+    (gate.with_name("missing") / "recommendation.csv").unlink()
+    with (gate.with_name("torn") / "figures" / "a.b.csv").open("a") as file:
+        file.write("2\n")
+    review = collect([runs])
+    assert review.drawn[0].run.folder == gate
+    assert review.passed_over == (
+        "width_gate/edited: corrupt, arms.csv is not as it was written (its checksum differs)",
+        "width_gate/failed: failed, RuntimeError: the GPU fell over",
+        "width_gate/missing: corrupt, no recommendation.csv",
+        "width_gate/torn: corrupt, figures/a.b.csv has 6 bytes, 4 were written",
+    )
+    shutil.copytree(gate.with_name("torn"), gate.with_name("torn2"))
+    assert collect([runs]).passed_over == (
+        "4 corrupt, 1 failed, such as width_gate/edited: verifylab runs lists them",
+    )
 
 
 def test_dark_mirrors_greys_and_keeps_what_is_hidden():

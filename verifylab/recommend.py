@@ -9,6 +9,7 @@ alone, on their own clock: no modelled number enters.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +59,8 @@ class Recommendation:
         Whether no candidate makes a difference in any draw: both arms are the same run.
     redrawn : str
         What the draws redraw, in words; the form of the model is never part of it.
+    widths : tuple of int
+        That the gains are the mean over.
     table : DataFrame
         By ``min_width``: ``gain_pct, gain_low, gain_high, probability`` of every candidate.
     """
@@ -71,6 +74,7 @@ class Recommendation:
     never: bool
     indifferent: bool
     redrawn: str
+    widths: tuple[int, ...]
     table: pd.DataFrame
 
     def sentence(self) -> str:
@@ -81,7 +85,7 @@ class Recommendation:
             )
         alike = [m for m in self.same_as if m != self.min_width]
         decide = "decides" if len(alike) == 1 else "decide"
-        also = f" ({_spans(alike)} {decide} alike at these widths)" if alike else ""
+        also = f" ({spans(alike)} {decide} alike at these widths)" if alike else ""
         what = f"Gate at {self.min_width}{also}."
         if self.never:
             what = f"Keep canonical off at these widths: gate at {self.min_width}{also}."
@@ -94,21 +98,24 @@ class Recommendation:
         said = f"{what} No other candidate does better in {sure} of the redraws of {self.redrawn}."
         if self.never:
             return said
+        mean = f"mean over widths {spans(self.widths)} ("
+        if len(self.widths) == 1:
+            mean = f"at width {self.widths[0]} ("
         return (
-            f"{said} Against never canonical: {self.gain_pct:+z.1f} % tok/s, mean over these "
-            f"widths (95 % interval {self.gain_low:+z.1f} to {self.gain_high:+z.1f})."
+            f"{said} Against never canonical: {self.gain_pct:+z.1f} % tok/s, {mean}95 % interval "
+            f"{self.gain_low:+z.1f} to {self.gain_high:+z.1f})."
         )
 
 
-def _spans(numbers: list[int]) -> str:
-    """Write ascending numbers, three and more in a row as ``low to high``."""
-    spans: list[list[int]] = []
-    for number in numbers:
-        if spans and number == spans[-1][-1] + 1:
-            spans[-1].append(number)
+def spans(numbers: Iterable[int]) -> str:
+    """Write numbers in ascending order, three and more in a row as ``low to high``."""
+    rows: list[list[int]] = []
+    for number in sorted(numbers):
+        if rows and number == rows[-1][-1] + 1:
+            rows[-1].append(number)
         else:
-            spans.append([number])
-    return ", ".join(f"{s[0]} to {s[-1]}" if len(s) > 2 else ", ".join(map(str, s)) for s in spans)
+            rows.append([number])
+    return ", ".join(f"{r[0]} to {r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in rows)
 
 
 def log_gains(
@@ -240,8 +247,8 @@ def recommend_measured(runs: pd.DataFrame, *, draws: int = 2000, seed: int = 0) 
     runs, draws, seed
         As in `measured_log_gains`.
     """
-    central, drawn, _, min_widths = measured_log_gains(runs, draws=draws, seed=seed)
-    return chosen(central, drawn, min_widths, "seeds")
+    central, drawn, widths, min_widths = measured_log_gains(runs, draws=draws, seed=seed)
+    return chosen(central, drawn, widths, min_widths, "seeds")
 
 
 def recommend(
@@ -258,8 +265,8 @@ def recommend(
     runs, machine, draws, seed
         As in `log_gains`.
     """
-    central, drawn, _, min_widths = log_gains(runs, machine, draws=draws, seed=seed)
-    return chosen(central, drawn, min_widths, _redrawn_from(runs))
+    central, drawn, widths, min_widths = log_gains(runs, machine, draws=draws, seed=seed)
+    return chosen(central, drawn, widths, min_widths, _redrawn_from(runs))
 
 
 def recommend_arms(
@@ -284,6 +291,7 @@ def recommend_arms(
     return chosen(
         np.where(open_at, central, 0.0),
         np.where(open_at, drawn, 0.0),
+        widths,
         candidates,
         _redrawn_from(runs),
     )
@@ -296,13 +304,17 @@ def _redrawn_from(runs: pd.DataFrame) -> str:
 
 
 def chosen(
-    central: np.ndarray, drawn: np.ndarray, min_widths: list[int], redrawn: str
+    central: np.ndarray,
+    drawn: np.ndarray,
+    widths: list[int],
+    min_widths: list[int],
+    redrawn: str,
 ) -> Recommendation:
     """Pick a threshold from gains as `log_gains` returns them, as `recommend` does.
 
     Parameters
     ----------
-    central, drawn, min_widths
+    central, drawn, widths, min_widths
         As `log_gains` returns them.
     redrawn : str
         As in `Recommendation`.
@@ -338,5 +350,6 @@ def chosen(
         never,
         bool(np.abs(drawn).max() <= SAME),
         redrawn,
+        tuple(map(int, widths)),
         table,
     )

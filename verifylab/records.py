@@ -52,7 +52,7 @@ SEEN = (*STATUSES, "stale", "corrupt")
 GOOD = ("ok", "stale")
 
 #: What of a run's folder is data. A notebook or a text may be opened and saved by its reader.
-_DATA = ("*.parquet", "params.json", "provenance.json")
+_DATA = ("*.parquet", "*.csv", "figures/*.csv", "params.json", "provenance.json")
 
 
 class StoreError(ValueError):
@@ -87,7 +87,7 @@ class Record:
     notebook, notebook_source, library : str
         The notebook's path as shown, the hash of its source, and that of the library.
     checksums : dict
-        ``{"bytes": ..., "sha256": ...}`` of each data file.
+        ``{"bytes": ..., "sha256": ...}`` of each data file, by its path in the folder.
     """
 
     run: str
@@ -183,7 +183,8 @@ def _mistyped(record: Record) -> str:
 
 
 def _is_plain(name: str) -> bool:
-    """Whether a name is that of a file, not the way to another folder."""
+    """Whether a name is that of a file of a run or of its figures, not the way to another."""
+    name = name.removeprefix("figures/")
     return "\0" not in name and os.path.basename(name) == name and name not in ("", ".", "..")
 
 
@@ -217,13 +218,14 @@ def _write_json(path: Path, body: dict[str, Any]) -> None:
 
 
 def checksums(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return size and SHA-256 of the data files that lie in a run's folder."""
+    """Return size and SHA-256 of the data files of a run, by their path in its folder."""
     found = {}
     paths = (path for pattern in _DATA for path in folder.glob(pattern))
     for path in sorted(path for path in paths if path.is_file() and not unpaired(path.name)):
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-            found[path.name] = {"bytes": file.tell(), "sha256": digest}
+            name = path.relative_to(folder).as_posix()
+            found[name] = {"bytes": file.tell(), "sha256": digest}
     return found
 
 

@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 
 from verifylab.dcut import DCUT_WIDTH_CAP
 from verifylab.gate import CANONICAL_KEY_MIN_WIDTH
+from verifylab.loading import scan
 from verifylab.plots import (
     STYLE,
     draw_collapse,
@@ -29,9 +30,18 @@ from verifylab.plots import (
 )
 from verifylab.plots_caches import draw_capacity, draw_memory
 from verifylab.plots_why import draw_policy_map
+from verifylab.records import GOOD
 from verifylab.review_checks import BOUNDS, contradiction, named_gate
 from verifylab.review_settings import Setting, is_measured
-from verifylab.review_text import Study, drains, kernels_kept, passed_over, summary, verdict
+from verifylab.review_text import (
+    Study,
+    bad_runs,
+    drains,
+    kernels_kept,
+    passed_over,
+    summary,
+    verdict,
+)
 from verifylab.stored_runs import StoredRun, stored_runs
 
 __all__ = ["PANELS", "Drawn", "Panel", "Review", "as_stored", "collect", "marked_threshold"]
@@ -162,7 +172,7 @@ class Review:
     verdict : tuple of str
         What the runs say, what it rests on, and the words used.
     passed_over : tuple of str
-        Good runs that no figure is drawn from, and why.
+        Runs that no figure is drawn from, and why.
     """
 
     drawn: tuple[Drawn, ...]
@@ -200,9 +210,14 @@ def collect(folders: Sequence[str | Path]) -> Review:
     if not isinstance(folders, Iterable) or not all(isinstance(f, (str, Path)) for f in folders):
         raise ValueError(f"sweeps must be a list of folders, got {folders!r}")
     runs = stored_runs(*folders)
+    seen = scan([folder for folder in folders if Path(folder).is_dir()], deep=True)
+    bad = [run for run in seen if run.status not in GOOD]
     named = ", ".join(map(str, folders))
     if not runs:
-        raise ValueError(f"no good stored run in {named}: make sweep stores one in runs/width_gate")
+        why = "".join(f" ({line})" for line in bad_runs(bad))
+        raise ValueError(
+            f"no good stored run in {named}{why}: make sweep stores one in runs/width_gate"
+        )
     used = [study for sweep in _STUDIES if (study := _study(sweep, runs))]
     if not used:
         raise ValueError(
@@ -217,7 +232,7 @@ def collect(folders: Sequence[str | Path]) -> Review:
     with as_stored(*(study.run for study in used)):
         said = verdict(used, drain)
     missing = [panel for panel in PANELS if panel not in {d.panel for d in drawn}]
-    return Review(tuple(drawn), tuple(missing), said, passed_over(runs, used))
+    return Review(tuple(drawn), tuple(missing), said, passed_over(runs, used, bad))
 
 
 def _study(sweep: str, runs: Sequence[StoredRun]) -> Study | None:

@@ -20,6 +20,15 @@ BOUNDS: dict[str, dict[str, float]] = {
     "harmless": {"width": 1, "canonical_tok_s": 0, "arrangement_tok_s": 0},
     "result": {"width": 1, "capacity": 1, "tok_s": 0, "memory_gb": 0},
 }
+#: What tells the rows of a stored table apart, by its name: each comes once.
+_KEYS = {
+    "arms": ("width", "policy"),
+    "differences": ("width",),
+    "recommendation": ("min_width",),
+    "map": ("map", "ratio", "graph_ms", "width"),
+    "harmless": ("width",),
+    "result": ("width", "policy", "eviction", "capacity"),
+}
 #: Percent by which a mean of ratios may leave the interval of the paired mean.
 _NEAR = 0.5
 _GATE = re.compile(r"\b(?:[Gg]ate at|least bad is) (\d+)")
@@ -49,6 +58,11 @@ def contradiction(run: StoredRun, tables: Mapping[str, pd.DataFrame], summary: s
                     f"column {column!r} of its table {name!r} must be {least:g} or more, "
                     f"got {lowest:g}"
                 )
+        keys = list(_KEYS[name])
+        if set(keys) <= set(table) and table.duplicated(keys).any():
+            row = table[table.duplicated(keys)].iloc[0]
+            which = ", ".join(f"{key} {row[key]}" for key in keys)
+            return f"its table {name!r} has more than one row of {which}"
     said = ""
     if "arms" in tables:
         said = _widths(run, tables["arms"])
@@ -91,9 +105,12 @@ def _differences(arms: pd.DataFrame, differences: pd.DataFrame) -> str:
 def _gate(table: pd.DataFrame, summary: str) -> str:
     """Hold the gate and the gain that the summary names against the table's best."""
     gate, gain = _GATE.search(summary), _GAIN.search(summary)
-    if gate is None:
-        return ""
     best = table.gain_pct.max()
+    if gate is None:
+        if not summary or abs(best - table.gain_pct.min()) < 1e-6:
+            return ""  # no summary, or no threshold makes a difference
+        at = _listed(set(table.min_width[table.gain_pct == best]))
+        return f"its summary names no gate, its table 'recommendation' {best:+.1f} % at {at}"
     row = table.gain_pct[table.min_width == int(gate[1])]
     if len(row) and best - row.iloc[0] < 1e-6 and not (gain and abs(best - float(gain[1])) > 0.051):
         return ""

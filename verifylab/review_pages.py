@@ -17,7 +17,7 @@ from matplotlib.transforms import Bbox
 from verifylab.dark import darken
 from verifylab.paths import shown, write_files
 from verifylab.plots import STYLE
-from verifylab.review import Drawn, Review, as_stored
+from verifylab.review import PANELS, Drawn, Review, as_stored
 
 __all__ = ["save_review"]
 
@@ -60,7 +60,8 @@ def save_review(review: Review, folder: str | Path) -> list[Path]:
 
     Each figure as ``NAME.svg``, ``NAME.png`` (at 2x), ``NAME.pdf`` and the same with ``-dark``,
     with ``NAME.TABLE.csv`` for every table behind it; ``index.html``, one page that needs no other
-    file; ``handout.pdf``, the verdict and then a figure a page.
+    file; ``handout.pdf``, the verdict and then a figure a page. Figures that an earlier set left
+    there and this one does not have are taken away.
 
     Returns
     -------
@@ -90,7 +91,22 @@ def save_review(review: Review, folder: str | Path) -> list[Path]:
         "index.html": _html(review, images),
         "handout.pdf": _handout(review),
     }
-    return write_files(folder, {**front, **contents})
+    written = write_files(folder, {**front, **contents})
+    _clear(Path(folder), kept=set(contents))
+    return written
+
+
+def _clear(folder: Path, kept: set[str]) -> None:
+    """Take away the figures that an earlier set left here and this one does not have."""
+    for panel in PANELS:
+        for name in (*_files(panel.name), *(f"{panel.name}.{table}.csv" for table in panel.needs)):
+            if name not in kept:
+                (folder / name).unlink(missing_ok=True)
+
+
+def _files(name: str) -> list[str]:
+    """Return the files of a figure."""
+    return [f"{name}{ending}.{kind}" for ending in _ENDINGS for kind in _UNDATED]
 
 
 def _refuse_foreign(folder: Path, review: Review) -> None:
@@ -98,7 +114,7 @@ def _refuse_foreign(folder: Path, review: Review) -> None:
     for parent in (folder.absolute(), *folder.absolute().parents):
         if (parent / "status.json").is_file():
             raise ValueError(f"{shown(parent)} is a stored run: name a folder outside it")
-    names = [f"{d.panel.name}{e}.{k}" for d in review.drawn for e in _ENDINGS for k in _UNDATED]
+    names = [name for drawn in review.drawn for name in _files(drawn.panel.name)]
     names += [f"{d.panel.name}.{table}.csv" for d in review.drawn for table in d.tables]
     page = folder / "index.html"  # written before all else
     own = page.is_file() and _MARK.encode() in page.read_bytes()

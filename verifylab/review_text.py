@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -10,12 +11,22 @@ from itertools import groupby
 import pandas as pd
 
 from verifylab.dcut import DCUT_WIDTH_CAP
+from verifylab.loading import Stored
 from verifylab.paths import shown
 from verifylab.review_settings import Setting, is_measured, other_parameters
 from verifylab.run_files import text
 from verifylab.stored_runs import StoredRun
 
-__all__ = ["WORDS", "Study", "drains", "kernels_kept", "passed_over", "summary", "verdict"]
+__all__ = [
+    "WORDS",
+    "Study",
+    "bad_runs",
+    "drains",
+    "kernels_kept",
+    "passed_over",
+    "summary",
+    "verdict",
+]
 
 WORDS = (
     "Arrangement: every sequence verifies the depth it earned, deepest first; a graph is kept for "
@@ -102,18 +113,39 @@ def _one_of(study: Study) -> str:
     )
 
 
-def passed_over(runs: Sequence[StoredRun], used: Sequence[Study]) -> tuple[str, ...]:
-    """Name the good runs that no figure is drawn from, and why.
+def passed_over(
+    runs: Sequence[StoredRun], used: Sequence[Study], bad: Sequence[Stored] = ()
+) -> tuple[str, ...]:
+    """Name the runs that no figure is drawn from, and why.
 
     Parameters
     ----------
     runs : sequence of StoredRun
-        By name.
+        Good ones, by name.
     used : sequence of Study
+    bad : sequence of Stored
+        The others.
     """
     left = [run for run in runs if run.folder not in {study.run.folder for study in used}]
     by_sweep = [list(group) for _, group in groupby(left, lambda run: run.sweep)]
-    return tuple(line for group in by_sweep for line in _left(group, used))
+    return (*(line for group in by_sweep for line in _left(group, used)), *bad_runs(bad))
+
+
+def bad_runs(bad: Sequence[Stored]) -> Iterator[str]:
+    """Name runs that hold nothing to draw from, and what is the matter with them.
+
+    Parameters
+    ----------
+    bad : sequence of Stored
+    """
+    if len(bad) <= _FEW:
+        for run in bad:
+            error = " ".join(run.error.split())
+            yield f"{run.sweep}/{run.run}: {run.status}" + (f", {error[:200]}" if error else "")
+    else:
+        counts = Counter(run.status for run in bad)
+        said = ", ".join(f"{n} {status}" for status, n in counts.items())
+        yield f"{said}, such as {bad[0].sweep}/{bad[0].run}: verifylab runs lists them"
 
 
 def _left(runs: list[StoredRun], used: Sequence[Study]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from verifylab.loading import read_object
 from verifylab.paths import shown
-from verifylab.records import read_record
+from verifylab.records import damage, read_record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,7 +125,8 @@ class StoredRun:
 def stored_runs(*folders: str | Path) -> list[StoredRun]:
     """List the good runs in folders of a run, of a sweep or of all sweeps, by name.
 
-    A folder that does not exist holds none.
+    One whose data files are not as they were written is none. A folder that does not exist holds
+    none.
     """
     found: dict[Path, StoredRun] = {}
     for given in folders:
@@ -142,7 +143,7 @@ def stored_runs(*folders: str | Path) -> list[StoredRun]:
 
 def _read(folder: Path) -> StoredRun | None:
     record = read_record(folder)
-    if record is None or record.status != "ok":
+    if record is None or record.status != "ok" or damage(folder, record):
         return None
     where, _, _ = read_object(folder, "provenance.json")
     parameters = read_object(folder, "params.json")[0].get("parameters")
