@@ -87,6 +87,26 @@ def test_what_plain_papermill_left_is_told_of_and_is_no_run_until_it_is_named():
     assert seen() == {"s/a": "corrupt"} and passed_over("runs") == []
 
 
+def test_a_whole_result_beside_a_table_that_was_saved_again_stays():
+    for run in ("a", "b"):
+        with Store("runs", "s") as store:
+            aside = store.begin(run)
+            pd.DataFrame({"x": [1]}).to_parquet(aside / "result.parquet")
+            (aside / "figures").mkdir(exist_ok=True)
+            (aside / "figures" / "f.t.csv").write_text("x\n1.0\n")
+            record = replace(OK, run=run, library=library_hash())
+            store.commit(aside, record, {}, {})
+    Path("runs/s/a/figures/f.t.csv").write_text("x\n1\n")
+    assert seen() == {"s/a": "corrupt", "s/b": "ok"}
+    assert gc("--yes").startswith("0 folders") and len(load("runs")) == 2
+    Path("runs/s/a/result.parquet").write_bytes(b"PAR1")
+    gc("--yes")
+    assert seen() == {"s/b": "ok"}
+    Path("runs/s/b/figures/f.t.csv").unlink()
+    gc("--yes", "--status", "corrupt")
+    assert seen() == {}
+
+
 def test_a_folder_that_holds_other_runs_is_no_garbage():
     bad = put("s", "bad", "failed")
     shutil.move(put("t", "good"), bad / "good")
