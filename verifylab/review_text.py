@@ -203,8 +203,8 @@ def kernels_kept(table: pd.DataFrame) -> str:
     if len(own) and abs(level - own.iloc[0]) >= 0.05:
         near = f" (the map's nearest to the machine's {own.iloc[0]:.1f})"
     return (
-        "Indirect, sglang_ragged and trtllm need new kernels (slots read from a table); with the "
-        f"kernels kept, at {level:g} ms a graph{near}, the best against arrangement: {best}."
+        "Indirect, sglang_ragged and trtllm need new kernels (slots read from a table); with D-Cut "
+        f"on and the kernels kept, at {level:g} ms a graph{near}, the best against arrangement: {best}."
     )
 
 
