@@ -79,10 +79,21 @@ def test_a_narrow_lead_names_the_runner_up_and_no_gain_names_nobody(ax):
     assert texts(ax) == ["no clear\nwinner", "sglang\n= indirect\n+15.0 %"]
 
 
+def test_a_gain_is_rounded_before_it_is_judged(ax):
+    table = pd.DataFrame(
+        {"width": [2, 4, 8], "ratio": 0.5, "policy": ["indirect", "indirect", "unpruned"],
+         "second": ["arrangement", "arrangement", "padded"], "gain_pct": [0.46, 0.44, 0.7],
+         "lead_pct": [0.46, 0.44, 0.0]}
+    )  # fmt: skip
+    plots_why.draw_policy_map(table, "ratio", ax)
+    assert texts(ax) == ["indirect\n+0.5 %", "no clear\nwinner", "D-Cut off\n= padded\n+0.7 %"]
+
+
 def test_every_policy_has_a_colour_of_its_own():
     from verifylab.advise import CANDIDATES
+    from verifylab.experiment import UNPRUNED
     from verifylab.policy import POLICIES
 
-    assert set(CANDIDATES) <= set(POLICIES)
+    assert set(CANDIDATES) <= {*POLICIES, UNPRUNED}
     faces = [plots_why.POLICY_COLOURS[name][0] for name in CANDIDATES]
     assert len(set(faces)) == len(faces)

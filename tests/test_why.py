@@ -114,7 +114,8 @@ def verdict():
 
 
 def test_the_verdict_names_gate_policy_and_basis(verdict):
-    gate, policy, basis = verdict.sentences
+    gate, policy, off, basis = verdict.sentences
+    assert off.startswith("D-Cut off instead") and off.count(" at ") == 3
     assert gate.startswith("Gate at 8 (")
     assert "indirect" in policy and "at 8" in policy
     assert basis.startswith("Modelled on gb10-published at 31.3 ms a capture and eviction")
@@ -126,6 +127,9 @@ def test_the_verdict_names_gate_policy_and_basis(verdict):
     assert best[8] in ("indirect", "sglang_ragged")
     gains = verdict.gains.set_index(["width", "policy"]).gain_pct
     assert gains[8, "indirect"] > 4
+    # At this ratio and ladder one sequence always keeps all its drafts, and padded pads to that.
+    assert gains[8, "unpruned"] == gains[8, "padded"]
+    assert set(verdict.table[verdict.table.policy == "unpruned"].width) == {2, 4, 8}
     against = verdict.gains.groupby("width").against.first()
     assert dict(against) == {2: "arrangement", 4: "arrangement", 8: "canonical"}
 

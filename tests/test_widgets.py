@@ -11,6 +11,7 @@ from pathlib import Path
 
 import ipywidgets as ipw
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ from ipywidgets import Widget
 from verifylab import live_throughput
 from verifylab.advise import policy_table
 from verifylab.cache_player import play
-from verifylab.experiment import Settings, run
+from verifylab.experiment import Settings, grid, run
 from verifylab.explain import explain
 from verifylab.exploration import (
     CACHE_POLICIES,
@@ -32,6 +33,8 @@ from verifylab.gate import Gate
 from verifylab.gridfile import read_grid
 from verifylab.key_choices import choices
 from verifylab.keyspace import reachable_multisets
+from verifylab.live_cache import cache_view
+from verifylab.live_curves import throughput_view
 from verifylab.live_throughput import curves, published_here, quick, simulate
 from verifylab.live_views import BAND
 from verifylab.sharing import multiset_arrangements, sharing
@@ -193,7 +196,7 @@ def test_the_policy_is_set_against_the_better_arm(app):
 
 def test_the_recommendation_and_the_gate_of_the_slider_are_told_apart(app):
     app.tab.selected_index = 2
-    assert "Recommended: gate at " in app.throughput.view.value
+    assert "Recommended (quick look): gate at " in app.throughput.view.value
     assert "your gate, open: n of 8 and up" in app.throughput.view.value
     app.controls["threshold"].value = 9
     assert "at 9, closed at all of these widths" in app.throughput.view.value
@@ -238,6 +241,40 @@ def test_a_full_run_redraws_what_the_study_redraws():
     assert found.gain_pct == pytest.approx(full.gain_pct, abs=1e-9)
 
 
+def test_what_is_stored_is_counted_in_full():
+    made = explorer(widths=[2, 8], seeds=3, steps=40, graph_ms=10.0, runs="nowhere")
+    assert made.summary().endswith("quick look: 4 seeds x 250 steps.")
+    made.run_in_full()
+    assert "at 10.0 ms a capture and eviction, 32 graphs, full run: 3 seeds x 40" in made.summary()
+    full = simulate(Exploration(widths=[2, 8], seeds=3, steps=40, graph_ms=10.0), full=True)
+    again = curves(full, Exploration(graph_ms=10.0).profile(), 8)
+    assert made.summary().startswith(again.recommendation.sentence())
+    assert made.tables()["throughput"].delta_pct.tolist() == again.differences.delta_pct.tolist()
+
+
+def test_d_cut_off_can_be_set_beside_the_arms():
+    asked = replace(SMALL, policy="unpruned", dcut_ratio=0.5)
+    shown = curves(simulate(asked), asked.profile(), 8)
+    with_all = grid(
+        asked.workload(), asked.widths, asked.profile(),
+        Settings(2, steps=250, warmup_steps=100, capacity=asked.graph_capacity, ratio=1.0),
+        seeds=range(4), arms=[("arrangement", None)],
+    )  # fmt: skip
+    rate = policy_table(with_all, asked.profile()).set_index("width").tok_s
+    found = shown.rates[shown.rates.policy == "unpruned"].set_index("width").tok_s
+    assert found.to_dict() == pytest.approx(rate.to_dict())
+    html = throughput_view(
+        shown,
+        8,
+        31.3,
+        "m",
+        published_here(asked),
+        pd.DataFrame({"width": [], "delta_pct": [], "label": [], "other": []}),
+    )
+    assert "Instead, D-Cut off (unpruned: every draft verified) would gain" in html
+    assert "D-Cut off over the better arm" in html
+
+
 def test_the_published_ab_is_shown_only_where_it_was_measured():
     assert list(published_here(SMALL).width) == [2, 8]
     assert published_here(Exploration(graph_capacity=64)).empty
@@ -273,6 +310,26 @@ def test_the_player_shows_the_readable_run(name, width, threshold):
     )  # fmt: skip
     held = [key for key, _ in played.held(len(played.frames) - 1).values()]
     assert len(set(held)) == len(held) == min(5, last.captures)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "steps", "said"),
+    [(32, 120, ""), (65, 120, "1 further place is"), (128, 120, "64 further places are"),
+     (128, 100, "64 further places are"), (256, 200, "192 further places are"),
+     (32, 20, "12 further places are")],
+)  # fmt: skip
+def test_places_that_are_not_drawn_are_counted(capacity, steps, said):
+    asked = Exploration(graph_capacity=capacity, play_steps=steps)
+    played = play(asked)
+    last = len(played.frames) - 1
+    html = cache_view(played, last, 266)
+    held = played.held(last)
+    drawn = min(capacity, 64, len(played.frames))
+    unseen = sum(place >= drawn for place in held)
+    if said:
+        assert f"{said} not drawn; {unseen} of them in use." in html
+    else:
+        assert "not drawn" not in html and unseen == 0
 
 
 # the controls

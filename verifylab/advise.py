@@ -16,7 +16,7 @@ import pandas as pd
 from verifylab.checks import whole
 from verifylab.counters import SCALARS
 from verifylab.dcut import DEFAULT_LADDER, DEFAULT_RATIO, DraftLadder
-from verifylab.experiment import Settings, grid
+from verifylab.experiment import UNPRUNED, Settings, grid
 from verifylab.gate import Gate
 from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
 from verifylab.graph_price import NODES_PER_GRAPH, graph_ms_of, with_graph_ms
@@ -33,17 +33,19 @@ __all__ = [
     "advise",
     "best_gates",
     "graph_ms_of",
+    "in_words",
     "policy_map",
     "policy_runs",
     "policy_table",
     "with_graph_ms",
 ]
 
-#: Policies compared by default: the two arms, then what keeps every own depth, then the rest.
+#: Compared by default: the two arms, what keeps every own depth, no pruning, then the rest.
 CANDIDATES = (
     "arrangement",
     "canonical",
     "indirect",
+    UNPRUNED,
     "exec_update",
     "eager",
     "capture_on_second_use",
@@ -79,11 +81,12 @@ def policy_table(runs: pd.DataFrame, machine: MachineProfile) -> pd.DataFrame:
     -------
     DataFrame
         ``width, policy, tok_s, low, high, keys, capture_fraction``: tok/s with its 95 % t interval
-        over seeds, different keys met, share of steps that captured. Best policy first.
+        over seeds, different keys met, share of steps that captured. Best policy first; equals
+        in the order of `runs`.
     """
     timed = with_times(runs[runs.spread == runs.spread.iloc[0]], machine)
     rows = []
-    for (width, name), cell in timed.groupby(["width", "policy"]):
+    for (width, name), cell in timed.groupby(["width", "policy"], sort=False):
         tok_s, low, high = interval(cell.tok_s.to_numpy())
         total = cell[list(SCALARS)].sum()
         rows.append(
@@ -92,7 +95,9 @@ def policy_table(runs: pd.DataFrame, machine: MachineProfile) -> pd.DataFrame:
              "capture_fraction": float(total.capture_steps / total.steps)}
         )  # fmt: skip
     out = pd.DataFrame(rows)
-    return out.sort_values(["width", "tok_s"], ascending=[True, False], ignore_index=True)
+    return out.sort_values(
+        ["width", "tok_s"], ascending=[True, False], kind="stable", ignore_index=True
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +120,9 @@ class Advice:
     ----------
     table : DataFrame
         As `policy_table`.
-    sentences : tuple of three str
-        The gate, the best policy against it, and what it rests on.
+    sentences : tuple of str
+        The gate, the best policy against it, D-Cut off against it where that was compared, and
+        what it rests on.
     recommendation : Recommendation
         The gate for the two arms, and how sure it is.
     gains : DataFrame
@@ -125,7 +131,7 @@ class Advice:
     """
 
     table: pd.DataFrame
-    sentences: tuple[str, str, str]
+    sentences: tuple[str, ...]
     recommendation: Recommendation
     gains: pd.DataFrame
 
@@ -220,6 +226,7 @@ def advise(
         (
             _gate_sentence(widths, recommendation, over_arrangement),
             _policy_sentence(widths, gains, table),
+            *_off_sentence(widths, gains),
             f"Modelled on {machine.name} at {cost:.1f} ms a capture and eviction, {capacity} "
             f"graphs, D-Cut ratio {ratio:g}, {seeds} paired seeds of {steps} steps; intervals "
             "redraw seeds, confidence spread and machine.",
@@ -247,20 +254,39 @@ def _gate_sentence(
 
 def _policy_sentence(widths: Sequence[int], gains: pd.DataFrame, table: pd.DataFrame) -> str:
     best = ", ".join(
-        f"{row.policy} at {row.width} ({row.tok_s:.1f} tok/s)"
+        f"{in_words(row.policy)} at {row.width} ({row.tok_s:.1f} tok/s)"
         for row in table.drop_duplicates("width").itertuples()
     )
     best = f"Best of all compared: {best}."
     if "indirect" not in set(table.policy):
         return best
-    parts = []
-    for w in sorted(widths):
-        g = gains[(gains.width == w) & (gains.policy == "indirect")].iloc[0]
-        parts.append(f"{with_interval(g.gain_pct, g.gain_low, g.gain_high)} at {w}")
     return (
-        "Reading slots from a device table instead (indirect: every sequence keeps its depth, "
-        f"the key holds the depth runs alone) gains over the better arm {', '.join(parts)}. {best}"
+        "Reading slots from a device table instead (indirect: every sequence keeps its depth, the "
+        f"key holds the depth runs alone) gains over the better arm "
+        f"{_over_better(widths, gains, 'indirect')}. {best}"
     )
+
+
+def _off_sentence(widths: Sequence[int], gains: pd.DataFrame) -> list[str]:
+    if UNPRUNED not in set(gains.policy):
+        return []
+    return [
+        "D-Cut off instead (unpruned: every draft verified, one key a width, no new kernels) "
+        f"gains over the better arm {_over_better(widths, gains, UNPRUNED)}."
+    ]
+
+
+def _over_better(widths: Sequence[int], gains: pd.DataFrame, name: str) -> str:
+    rows = gains[gains.policy == name].set_index("width").loc[sorted(widths)]
+    return ", ".join(
+        f"{with_interval(row.gain_pct, row.gain_low, row.gain_high)} at {row.Index}"
+        for row in rows.itertuples()
+    )
+
+
+def in_words(policy: str) -> str:
+    """Return how a policy is spoken of: `UNPRUNED` is no key policy, but D-Cut off."""
+    return "D-Cut off" if policy == UNPRUNED else policy
 
 
 def best_gates(
@@ -311,16 +337,18 @@ def policy_map(
     -------
     DataFrame
         ``width, graph_ms, policy, gain_pct, second, lead_pct``: the winner, its gain over
-        arrangement, the runner-up, and the winner's lead over it, percent.
+        arrangement, the runner-up, and the winner's lead over it, percent. Among equals the one
+        that `runs` holds first.
     """
     middle = runs[runs.spread == runs.spread.iloc[0]]
+    known = list(dict.fromkeys(middle.policy))
     rows = []
     for cost in graph_ms:
         timed = with_times(middle, with_graph_ms(machine, cost))
         total = timed.groupby(["width", "policy"])[["tokens", "total_ms"]].sum()
         rate = (total.tokens / total.total_ms * 1e3).unstack()
         for width, at in rate.iterrows():
-            order = at.sort_values(ascending=False)
+            order = at[known].sort_values(ascending=False, kind="stable")
             rows.append(
                 {"width": int(width), "graph_ms": float(cost), "policy": order.index[0],
                  "gain_pct": 100 * (order.iloc[0] / at["arrangement"] - 1),

@@ -69,11 +69,14 @@ class Playback:
         Places of the cache, at most one a frame: further ones cannot be filled.
     rows : tuple of tuple of int
         By key: the rows of its sequences, by ascending slot.
+    beyond : int
+        Places of the cache that such a run cannot fill.
     """
 
     frames: tuple[Frame, ...]
     capacity: int
     rows: tuple[tuple[int, ...], ...]
+    beyond: int = 0
 
     def held(self, at: int) -> dict[int, tuple[int, int]]:
         """Return, by place, the key that lies there after frame `at` and when it was last used."""
@@ -110,7 +113,8 @@ def play(settings: Exploration) -> Playback:
         if place != EMPTY:
             lying[key] = place, now
         frames.append(Frame(step, key, outcome, place, evicted, idle, *so_far.values()))
-    return Playback(tuple(frames), min(settings.graph_capacity, len(frames)), rows)
+    fillable = min(settings.graph_capacity, len(frames))
+    return Playback(tuple(frames), fillable, rows, settings.graph_capacity - fillable)
 
 
 def _traced(settings: Exploration) -> tuple[list[int], list[int], tuple[tuple[int, ...], ...]]:

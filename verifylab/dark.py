@@ -42,6 +42,8 @@ def _legible_inside(ax: Axes) -> None:
     """Write what stands in a coloured cell in black or white, whichever is told apart better."""
     cells = [p for p in ax.patches if isinstance(p, Rectangle) and not _is_grey(p.get_facecolor())]
     for text in ax.texts:
+        if isinstance(text, Annotation) and text.xycoords != "data":
+            continue
         x, y = text.xy if isinstance(text, Annotation) else text.get_position()
         for cell in cells:
             left, low = cell.get_xy()

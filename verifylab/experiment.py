@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ARMS",
     "MAX_WIDTH",
+    "UNPRUNED",
     "Run",
     "Settings",
     "Step",
@@ -62,6 +63,8 @@ MAX_WIDTH = 1024
 #: Largest graph cache that may be asked for.
 MAX_CAPACITY = 65536
 ARMS = ("arrangement", "canonical")
+#: An arm of `grid` that is no key policy: every draft verified, D-Cut off.
+UNPRUNED = "unpruned"
 #: What `grid` writes as the spread of a recorded trace, which has the one that it has.
 TRACE_SPREAD = -1.0
 
@@ -636,6 +639,7 @@ def grid(
     seeds : iterable of int
         Shared by all arms: common random numbers.
     arms : iterable of (policy name, gate)
+        `UNPRUNED` is the arrangement at ratio 1.
     spreads : iterable of float, optional
         Confidence spreads; default: the workload's own.
     jobs : int, optional
@@ -673,11 +677,14 @@ def grid(
             for name, gate in arms:
                 for seed in seeds:
                     chosen = replace(settings, width=width, seed=seed)
+                    if name == UNPRUNED:
+                        chosen = replace(chosen, ratio=1.0)
                     cells.append((spread, load, name, gate, chosen))
 
     def one(cell: tuple[float, AnyWorkload, str, Gate | None, Settings]) -> dict[str, Any]:
         spread, load, name, gate, chosen = cell
-        result = run(load, name, gate, profile, chosen, halt=halt)
+        ran = ARMS[0] if name == UNPRUNED else name
+        result = run(load, ran, gate, profile, chosen, halt=halt)
         return {
             "width": chosen.width,
             "policy": name,

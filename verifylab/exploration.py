@@ -14,7 +14,7 @@ from typing import Any
 
 from verifylab.checks import fraction, is_number, whole, whole_list
 from verifylab.dcut import DCUT_WIDTH_CAP, MAX_VERIFY_WIDTH, DraftLadder
-from verifylab.experiment import ARMS, MAX_CAPACITY
+from verifylab.experiment import ARMS, MAX_CAPACITY, UNPRUNED
 from verifylab.explain import explain
 from verifylab.gate import Gate
 from verifylab.graph_price import graph_ms_of, profile_at
@@ -38,8 +38,8 @@ __all__ = [
 
 #: Arms of one batch: as the gate decides, or one of the two.
 ARM_CHOICES = ("gate", *ARMS)
-#: Policies that the throughput tab sets beside the two arms.
-POLICY_CHOICES = tuple(name for name in POLICIES if name not in (*ARMS, "gated"))
+#: What the throughput tab sets beside the two arms: a key policy, or every draft verified.
+POLICY_CHOICES = (*(name for name in POLICIES if name not in (*ARMS, "gated")), UNPRUNED)
 #: Policies that the cache player plays: one graph a key, least recently used out first.
 CACHE_POLICIES = ("arrangement", "canonical", "gated", "indirect", "capture_on_second_use")
 #: One above the widest dispatch: never canonical.

@@ -92,8 +92,12 @@ def _places(played: Playback, at: int) -> str:
                 f'width="{max(step - 2, 1):.1f}" height="{tall:.1f}" fill="#333"/>'
             )
     tall = high * -(-capacity // across)
-    more = played.capacity - capacity
-    note = f'<p style="{FONT}">{more:,} further places are not drawn.</p>' if more > 0 else ""
+    more = played.capacity + played.beyond - capacity
+    unseen = sum(place >= capacity for place in held)
+    word = "place is" if more == 1 else "places are"
+    note = f"{more:,} further {word} not drawn; {unseen:,} of them in use." if more else ""
+    if note:
+        note = f'<p class="vl-undrawn" style="{FONT}">{note}</p>'
     return picture("".join(parts), across * wide, tall, "Places of the graph cache") + note
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from verifylab.advise import in_words
+from verifylab.experiment import UNPRUNED
 from verifylab.live_views import (
     BAND,
     BLUE,
@@ -61,7 +63,7 @@ def throughput_view(
     kind = "full run" if runs.full else "quick look"
     stamp = (
         f"modelled on {machine}, {graph_ms:.1f} ms a graph, {kind}: {runs.seeds} seeds x "
-        f"{runs.steps} steps, 95 % intervals over seeds"
+        f"{runs.steps} steps; 95 % intervals of curves and table over seeds"
     )
     said = "".join(
         f'<br><span class="{name}"{look}>{escape(text)}</span>'
@@ -88,12 +90,16 @@ def _recommended(shown: Curves) -> str:
     said = shown.recommendation.sentence()
     if shown.recommendation.indifferent:
         return said
-    return f"Recommended: {said[0].lower()}{said[1:]}"
+    look = "" if shown.runs.full else " (quick look)"
+    return f"Recommended{look}: {said[0].lower()}{said[1:]}"
 
 
 def _instead(shown: Curves) -> str:
     name = shown.runs.policy
-    what = "an indirection table (indirect)" if name == "indirect" else name
+    what = {
+        "indirect": "an indirection table (indirect)",
+        UNPRUNED: "D-Cut off (unpruned: every draft verified)",
+    }.get(name, name)
     gains = ", ".join(
         f"{_gain(row, ' %')} at {row.width}" for row in shown.over_better.itertuples()
     )
@@ -140,7 +146,7 @@ def _gains(shown: Curves, threshold: int, published: pd.DataFrame, stored: pd.Da
             low=list(table.delta_low), high=list(table.delta_high),
         )  # fmt: skip
     items = [
-        ("s", BLUE, False, "canonical"), ("v", GREEN, False, shown.runs.policy),
+        ("s", BLUE, False, "canonical"), ("v", GREEN, False, in_words(shown.runs.policy)),
     ]  # fmt: skip
     if gated:
         items.append(("band", BAND, False, f"your gate, open: n of {threshold} and up"))
@@ -205,6 +211,7 @@ def _rates(shown: Curves) -> str:
         )
     return '<div class="vl-rates" style="margin-top:8px">' + html_table(
         ("width n", "arrangement, tok/s", "canonical, tok/s", "with your gate, tok/s",
-         "your gate against never, %", f"{other}, tok/s", f"{other} over the better arm, %"),
+         "your gate against never, %", f"{in_words(other)}, tok/s",
+         f"{in_words(other)} over the better arm, %"),
         rows,
     ) + "</div>"  # fmt: skip

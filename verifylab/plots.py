@@ -233,7 +233,7 @@ def draw_difference(
         x, table.delta_pct,
         yerr=[table.delta_pct - table.delta_low, table.delta_high - table.delta_pct],
         fmt="D", color="black", mfc="black", ms=8, capsize=5, elinewidth=2,
-        label="whole, 95 % interval", zorder=5,
+        label="whole (95 % over seeds)", zorder=5,
     )  # fmt: skip
     if arms is not None:
         own = arms[arms.policy == "arrangement"].set_index("width")
@@ -378,9 +378,10 @@ def draw_probability(
             fontsize=11, fontweight="bold" if chosen[i] else "normal",
         )  # fmt: skip
     for at in np.flatnonzero(chosen):
+        tallest = 100 * table.probability[max(at - 1, 0) : at + 2].max()  # it is wider than its bar
         ax.annotate(
-            "recommended", (at, 0.985), xycoords=("data", "axes fraction"), ha="center", va="top",
-            fontsize=11, fontweight="bold",
+            "recommended", (at, tallest), xytext=(0, 20), ha="center",
+            textcoords="offset points", fontsize=11, fontweight="bold",
         )  # fmt: skip
     names = [
         f"{name}\n{gain:+z.1f} %" for name, gain in
@@ -395,7 +396,7 @@ def draw_probability(
         + (" (* above every width: never)" if table.min_width.max() > max(widths) else "")
         + ", and its gain in tok/s against never canonical:\n"
         f"mean over {_widths_text(widths)}, each counted the same",
-        ylabel="share of redraws in which no\nother candidate does better, %",
+        ylabel="share of redraws in which it is\nbest or level with the best, %",
     )
     ax.set_title(f"How sure within what is redrawn: {redrawn}")
     footnote(ax, stamp_text, line=1)

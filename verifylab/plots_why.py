@@ -13,9 +13,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from verifylab.advise import in_words
 from verifylab.draft_calibration import calibration
 from verifylab.draft_sequences import autocorrelation, sequence_spread
 from verifylab.draft_trace import DraftTrace
+from verifylab.experiment import UNPRUNED
 from verifylab.plots import STYLE, draw_difference, footnote
 from verifylab.plots_drafts import draw_autocorrelation, draw_calibration, draw_sequence_spread
 
@@ -47,7 +49,7 @@ POLICY_NAMES = {
     "capture_on_second_use": "second\nuse",
     "sglang_ragged": "sglang\nragged",
     "vllm_piecewise": "vllm\npiecewise",
-    "padded": "padded\n(D-Cut off)",
+    UNPRUNED: "D-Cut\noff",
 }
 #: Face colour and text colour of each policy on the map; the name is written in the cell as well.
 POLICY_COLOURS = {
@@ -57,7 +59,8 @@ POLICY_COLOURS = {
     "exec_update": ("#CC79A7", "#000000"),
     "eager": ("#D55E00", "#000000"),
     "capture_on_second_use": ("#999999", "#000000"),
-    "padded": ("#56B4E9", "#000000"),
+    UNPRUNED: ("#56B4E9", "#000000"),
+    "padded": ("#b9d9ee", "#000000"),
     "borrow": ("#cccccc", "#000000"),
     "sglang_ragged": ("#009E73", "#ffffff"),
     "vllm_piecewise": ("#E69F00", "#000000"),
@@ -280,13 +283,15 @@ def draw_policy_map(table: pd.DataFrame, column: str, ax: Axes, *, title: str = 
     for row in table.itertuples():
         x, y = widths.index(row.width), levels.index(getattr(row, column))
         face, ink = POLICY_COLOURS.get(row.policy, ("#eeeeee", "#000000"))
-        tie = getattr(row, "lead_pct", TIE_PCT) < TIE_PCT
+        # Rounded as they are shown, here and wherever else a gain is named.
+        tie = round(getattr(row, "lead_pct", TIE_PCT), 1) < TIE_PCT
         name = POLICY_NAMES.get(row.policy, row.policy)
         gain = f"\n{row.gain_pct:+z.1f} %"
-        if tie and row.gain_pct < TIE_PCT:
+        if tie and round(row.gain_pct, 1) < TIE_PCT:
             face, ink, name, gain = "#ffffff", "#000000", "no clear\nwinner", ""
         elif tie:
-            name = f"{row.policy}\n= {row.second}".replace("_ragged", "").replace("_update", "")
+            name = f"{in_words(row.policy)}\n= {in_words(row.second)}"
+            name = name.replace("_ragged", "").replace("_update", "")
         ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, fc=face, ec="#777777", lw=0.8))
         ax.annotate(
             f"{name}{gain}", (x, y), ha="center", va="center", fontsize=9, color=ink,
@@ -300,7 +305,7 @@ def draw_policy_map(table: pd.DataFrame, column: str, ax: Axes, *, title: str = 
     ax.set(ylabel=label)
     ax.set_xlabel(
         "batch width n; percent: gain over arrangement, tok/s, modelled\n"
-        f"no clear winner: nobody gains {TIE_PCT} %; a = b: less than {TIE_PCT} % apart",
+        f"no clear winner: nobody gains {TIE_PCT} %; a = b: b is second, under {TIE_PCT} % behind",
         fontsize=11,
     )
     ax.set_title(title)

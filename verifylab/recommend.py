@@ -95,7 +95,12 @@ class Recommendation:
                 f"{self.min_width}{also}."
             )
         sure = f"{self.probability:.0%}" if self.probability < 0.995 else "over 99%"
-        said = f"{what} No other candidate does better in {sure} of the redraws of {self.redrawn}."
+        said = f"{what} Best, or level with the best, in {sure} of the redraws of {self.redrawn}"
+        others = self.table[~self.table.min_width.isin([*self.same_as, self.min_width])]
+        if others.probability.max() >= 0.005:
+            row = others.loc[others.probability.idxmax()]
+            said += f" (next is {row.min_width:g}, in {row.probability:.0%})"
+        said += "."
         if self.never:
             return said
         mean = f"mean over widths {spans(self.widths)} ("

@@ -10,6 +10,7 @@ from itertools import groupby
 
 import pandas as pd
 
+from verifylab.advise import in_words
 from verifylab.dcut import DCUT_WIDTH_CAP
 from verifylab.loading import Stored
 from verifylab.paths import shown
@@ -194,7 +195,7 @@ def kernels_kept(table: pd.DataFrame) -> str:
     level = min(levels, key=lambda v: abs(v - own.iloc[0])) if len(own) else levels[-1]
     kept = kept[kept.graph_ms == level].sort_values("width")
     gains = [
-        f"{row.policy} {row.gain_pct:+z.1f} % at {row.width}"
+        f"{in_words(row.policy)} {row.gain_pct:+z.1f} % at {row.width}"
         for row in kept.itertuples()
         if row.gain_pct >= 0.05
     ]
@@ -203,8 +204,8 @@ def kernels_kept(table: pd.DataFrame) -> str:
     if len(own) and abs(level - own.iloc[0]) >= 0.05:
         near = f" (the map's nearest to the machine's {own.iloc[0]:.1f})"
     return (
-        "Indirect, sglang_ragged and trtllm need new kernels (slots read from a table); with D-Cut "
-        f"on and the kernels kept, at {level:g} ms a graph{near}, the best against arrangement: {best}."
+        "Indirect, sglang_ragged and trtllm need new kernels (slots read from a table); with the "
+        f"kernels kept, at {level:g} ms a graph{near}, the best against arrangement: {best}."
     )
 
 

@@ -18,7 +18,7 @@ from verifylab.checks import fraction, whole, whole_list
 from verifylab.dcut import DraftLadder
 from verifylab.draft_calibration import shuffled
 from verifylab.draft_trace import DraftTrace
-from verifylab.experiment import MAX_WIDTH, AnyWorkload, Settings, grid
+from verifylab.experiment import MAX_WIDTH, UNPRUNED, AnyWorkload, Settings, grid
 from verifylab.graph_price import graph_ms_of, profile_at
 from verifylab.machine import MachineProfile
 from verifylab.published import figure, table
@@ -300,7 +300,7 @@ def implied_spreads(band: pd.DataFrame) -> pd.DataFrame:
 
 #: Policies that leave the kernels as they are: slots stay baked.
 KERNELS_KEPT = (
-    "arrangement", "canonical", "exec_update", "eager", "capture_on_second_use", "padded",
+    "arrangement", "canonical", UNPRUNED, "exec_update", "eager", "capture_on_second_use", "padded",
 )  # fmt: skip
 
 

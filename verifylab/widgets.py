@@ -121,6 +121,21 @@ class Explorer:
         """Return the gate that is recommended at the settings of now."""
         return self._shown()[1].recommendation
 
+    def summary(self) -> str:
+        """Say the recommended gate, and what it was counted on."""
+        settings, shown = self._shown()
+        runs = shown.runs
+        return (
+            f"{shown.recommendation.sentence()} Modelled on {settings.machine} at "
+            f"{settings.shown_graph_ms():.1f} ms a capture and eviction, "
+            f"{settings.graph_capacity} graphs, {'full run' if runs.full else 'quick look'}: "
+            f"{runs.seeds} seeds x {runs.steps} steps."
+        )
+
+    def run_in_full(self) -> None:
+        """Do what the button does, and wait for it: what is stored should be no quick look."""
+        self.throughput.run_in_full()
+
     def _shown(self) -> tuple[Exploration, Curves]:
         settings = self.controls.settings()
         runs = self.throughput.counted(settings)

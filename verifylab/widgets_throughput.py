@@ -77,6 +77,20 @@ class ThroughputTab(Tab):
             self._runs = (key, runs)
         return self._runs[1]
 
+    def run_in_full(self) -> None:
+        """Count the seeds and steps of the settings of now.
+
+        Raises
+        ------
+        ValueError
+            When a text is wrong: one sentence.
+        """
+        settings = self.controls.settings()
+        runs = simulate(settings, full=True)
+        assert runs is not None
+        self._runs = (_counted_key(settings), runs)
+        self.update()
+
     def _html(self, settings: Exploration) -> str:
         runs = self.counted(settings)
         self.curves = curves(runs, settings.profile(), settings.threshold)

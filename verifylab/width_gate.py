@@ -27,7 +27,7 @@ from verifylab.dcut import (
     dcut_applies,
 )
 from verifylab.device import Choice, choose
-from verifylab.experiment import MAX_CAPACITY, MAX_WIDTH, Settings, grid
+from verifylab.experiment import MAX_CAPACITY, MAX_WIDTH, UNPRUNED, Settings, grid
 from verifylab.gate import Gate
 from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
 from verifylab.graph_price import graph_ms_of, profile_at
@@ -269,10 +269,9 @@ def width_gate(config: Config) -> WidthGate:
         recommendation = recommend(runs, machine, draws=config.draws)
         middle = with_times(runs[runs.spread == central], machine)
         unpruned = grid(
-            config.workload(), config.widths, machine,
-            dataclasses.replace(config.settings(config.widths[0]), ratio=1.0),
-            seeds=config.all_seeds(), arms=[("arrangement", None)], spreads=[central],
-        ).assign(policy="unpruned")  # fmt: skip
+            config.workload(), config.widths, machine, config.settings(config.widths[0]),
+            seeds=config.all_seeds(), arms=[(UNPRUNED, None)], spreads=[central],
+        )  # fmt: skip
         arm_runs = with_times(
             pd.concat([arms[arms.spread == central], unpruned], ignore_index=True), machine
         )
@@ -402,7 +401,7 @@ def _arm_table(
         for name, gate, ratio in (
             ("arrangement", Gate(enabled=False), None),
             ("canonical", Gate(0), None),
-            ("unpruned", Gate(enabled=False), 1.0),
+            (UNPRUNED, Gate(enabled=False), 1.0),
         ):
             rows = runs[(runs.width == width) & (runs.policy == name)]
             if rows.empty:  # a measured sweep runs the two arms alone
