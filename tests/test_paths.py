@@ -68,6 +68,12 @@ def test_a_figure_that_fails_keeps_the_old_files(tmp_path, monkeypatch):
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
 
 
+def test_nothing_is_written_into_a_stored_run(tmp_path):
+    (tmp_path / "status.json").write_text("{}")
+    with pytest.raises(ValueError, match="is a stored run: name another folder as out"):
+        writable_folder(tmp_path)
+
+
 def test_a_folder_to_write_into_need_not_exist(tmp_path):
     assert writable_folder("") == ""
     assert writable_folder(tmp_path / "a" / "b") == str(tmp_path / "a" / "b")

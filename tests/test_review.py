@@ -459,6 +459,12 @@ def test_what_is_not_as_it_was_stored_is_passed_over_and_named(tmp_path):
         "width_gate/missing: corrupt, no recommendation.csv",
         "width_gate/torn: corrupt, figures/a.b.csv has 6 bytes, 4 were written",
     )
+    plain = runs / "by_papermill"
+    plain.mkdir()
+    shutil.copy(gate / "result.parquet", plain)
+    (*_, last) = collect([runs]).passed_over
+    assert "by_papermill: it has no record, so that no sweep or import stored it" in last
+    shutil.rmtree(plain)
     shutil.copytree(gate.with_name("torn"), gate.with_name("torn2"))
     assert collect([runs]).passed_over == (
         "4 corrupt, 1 failed, such as width_gate/edited: verifylab runs lists them",
@@ -499,6 +505,11 @@ def test_the_command(tmp_path):
     assert [json.loads(line)["figure"] for line in done.stdout.splitlines()] == [
         panel.name for panel in PANELS
     ]
+    page = out / "index.html"
+    many = CliRunner().invoke(main, ["figures", str(page), str(STORED), "--out", str(out)])
+    assert many.exit_code == 0 and f"passed over {page}: a file" in many.stderr
+    alone = CliRunner().invoke(main, ["figures", str(page), "--out", str(out)])
+    assert alone.exit_code == 2 and "index.html is no folder of stored runs" in alone.stderr
     wrong = CliRunner().invoke(main, ["figures", str(tmp_path / "nowhere"), "--out", str(out)])
     assert wrong.exit_code == 2 and "is no folder of stored runs" in wrong.stderr
 

@@ -225,7 +225,9 @@ def test_the_commands(tmp_path, main, monkeypatch) -> None:
     result = main("import", DATA / "atlas_engine.log")
     assert result.exit_code == 0 and Path("runs/imported/atlas_engine/result.parquet").is_file()
     again = main("import", DATA / "atlas_engine.log", "--json")
-    assert again.exit_code == 2 and again.stderr.startswith("error: atlas_engine exists already")
+    assert again.exit_code == 2 and again.stderr.startswith(
+        "error: runs/imported/atlas_engine exists already"
+    )
     result = main("import", DATA / "atlas_engine.log", "--out", "r", "--json")
     assert json.loads(result.stdout)["out"] == "r"
 

@@ -30,12 +30,17 @@ def figures(sweeps: tuple[str, ...], out: str, as_json: bool) -> None:
     from verifylab.review import collect
     from verifylab.review_pages import save_review
 
+    files = [sweep for sweep in sweeps if Path(sweep).is_file()]
+    if len(files) == len(sweeps):
+        files = []  # no folder beside them
     for sweep in sweeps:
-        if not Path(sweep).is_dir():
+        if sweep in files:  # from runs/*
+            click.echo(f"passed over {sweep}: a file", err=True)
+        elif not Path(sweep).is_dir():
             raise ValueError(f"{sweep} is no folder of stored runs: name runs/SWEEP")
     if not out:
         raise ValueError("--out must be the name of a folder, got ''")
-    review = collect(sweeps)
+    review = collect([sweep for sweep in sweeps if sweep not in files])
     written = save_review(review, writable_folder(out, name="--out"))
     for label in dict.fromkeys(drawn.run.label for drawn in review.drawn):
         names = ", ".join(d.panel.name for d in review.drawn if d.run.label == label)

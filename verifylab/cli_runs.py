@@ -55,15 +55,14 @@ def runs(
     notebook.
     """
     from verifylab.grid_rows import meant
-    from verifylab.loading import passed_over, scan
+    from verifylab.loading import passed_over, scan, told_of
 
     _known(statuses)
     asked = [_assignment(text) for text in where]
     folders = _folders(which, out) if which or Path(out).is_dir() else []
     stored = scan(folders, deep=show)
     for folder in passed_over(folders):
-        told = "it has no record, so that no sweep or import stored it (plain papermill, perhaps)"
-        click.echo(f"passed over {shown(folder)}: {told}", err=True)
+        click.echo(f"passed over {told_of(folder)}", err=True)
     found = [
         run
         for run in stored
@@ -86,7 +85,7 @@ def runs(
         click.echo(table(rows, columns))
         tally = Counter(run.status for run in found)
         counts = ", ".join(f"{n} {status}" for status, n in tally.most_common())
-        click.echo(f"\n{len(found):,} runs: {counts}")
+        click.echo(f"\n{len(found):,} run{'s' * (len(found) != 1)}: {counts}")
     else:
         click.echo(f"no stored run like this in {shown(out)}", err=True)
 
@@ -205,9 +204,10 @@ def gc(
             what = "removed" if one in gone else "not removed" if yes else "would remove"
             click.echo(f"{what} {shown(one.folder)}: {one.why}, {one.nbytes:,} bytes")
     if not as_json:
-        total = sum(one.nbytes for one in (gone if yes else found))
-        hint = "" if yes or not found else "; --yes removes them"
-        click.echo(f"{len(gone if yes else found)} folders, {total:,} bytes{hint}")
+        listed = gone if yes else found
+        total, many = sum(one.nbytes for one in listed), "s" * (len(listed) != 1)
+        hint = "" if yes or not found else f"; --yes removes {'them' if many else 'it'}"
+        click.echo(f"{len(listed)} folder{many}, {total:,} bytes{hint}")
 
 
 COMMANDS = (runs, compare, report, gc)

@@ -213,5 +213,5 @@ def _rates(shown: Curves) -> str:
         ("width n", "arrangement, tok/s", "canonical, tok/s", "with your gate, tok/s",
          "your gate against never, %", f"{in_words(other)}, tok/s",
          f"{in_words(other)} over the better arm, %"),
-        rows,
+        rows, wrap=True,
     ) + "</div>"  # fmt: skip

@@ -32,11 +32,14 @@ def wrong(message: str) -> str:
     )
 
 
-def html_table(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> str:
-    """Return a table; cells are HTML already."""
+def html_table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "", *, wrap: bool = False
+) -> str:
+    """Return a table; cells are HTML already, and take more than one line only with `wrap`."""
     cell = "padding:2px 12px 2px 0;text-align:left;vertical-align:bottom"
+    one_line = "" if wrap else ";white-space:nowrap"
     lines = "".join(
-        "<tr>" + "".join(f'<td style="{cell};white-space:nowrap">{c}</td>' for c in row) + "</tr>"
+        "<tr>" + "".join(f'<td style="{cell}{one_line}">{c}</td>' for c in row) + "</tr>"
         for row in rows
     )
     names = "".join(f'<th style="{cell}" scope="col">{escape(h)}</th>' for h in head)

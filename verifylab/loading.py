@@ -30,6 +30,7 @@ __all__ = [
     "load",
     "origin_of",
     "passed_over",
+    "told_of",
     "read_object",
     "scan",
 ]
@@ -100,6 +101,14 @@ def passed_over(paths: str | Path | Iterable[str | Path]) -> list[Path]:
     No sweep and no import stored them: they have no record. Named itself, such a folder is scanned.
     """
     return sorted({run for run, foreign in _runs(paths) if foreign})
+
+
+def told_of(folder: Path) -> str:
+    """Say why a folder is passed over."""
+    return (
+        f"{shown(folder)}: it has no record, so that no sweep or import stored it (plain "
+        "papermill, perhaps)"
+    )
 
 
 def load(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:

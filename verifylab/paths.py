@@ -137,7 +137,7 @@ def writable_folder(out: object, *, name: str = "out") -> str:
     Raises
     ------
     ValueError
-        When it is no text, a file, or cannot be written.
+        When it is no text, a file, a stored run, or cannot be written.
     """
     if not isinstance(out, (str, os.PathLike)):
         raise ValueError(
@@ -147,5 +147,7 @@ def writable_folder(out: object, *, name: str = "out") -> str:
     if not isinstance(text, str) or "\0" in text:
         raise ValueError(f"{name} must be the name of a folder, got {out!r}")
     if text:
+        if os.path.isfile(os.path.join(text, "status.json")):
+            raise ValueError(f"{shown(Path(text))} is a stored run: name another folder as {name}")
         check_writable(Path(text), f"name another folder as {name}")
     return text

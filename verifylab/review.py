@@ -20,7 +20,8 @@ from matplotlib.figure import Figure
 
 from verifylab.dcut import DCUT_WIDTH_CAP
 from verifylab.gate import CANONICAL_KEY_MIN_WIDTH
-from verifylab.loading import scan
+from verifylab.loading import passed_over as foreign
+from verifylab.loading import scan, told_of
 from verifylab.plots import (
     STYLE,
     draw_collapse,
@@ -210,7 +211,8 @@ def collect(folders: Sequence[str | Path]) -> Review:
     if not isinstance(folders, Iterable) or not all(isinstance(f, (str, Path)) for f in folders):
         raise ValueError(f"sweeps must be a list of folders, got {folders!r}")
     runs = stored_runs(*folders)
-    seen = scan([folder for folder in folders if Path(folder).is_dir()], deep=True)
+    there = [folder for folder in folders if Path(folder).is_dir()]
+    seen = scan(there, deep=True)
     bad = [run for run in seen if run.status not in GOOD]
     named = ", ".join(map(str, folders))
     if not runs:
@@ -232,7 +234,8 @@ def collect(folders: Sequence[str | Path]) -> Review:
     with as_stored(*(study.run for study in used)):
         said = verdict(used, drain)
     missing = [panel for panel in PANELS if panel not in {d.panel for d in drawn}]
-    return Review(tuple(drawn), tuple(missing), said, passed_over(runs, used, bad))
+    over = (*passed_over(runs, used, bad), *map(told_of, foreign(there)))
+    return Review(tuple(drawn), tuple(missing), said, over)
 
 
 def _study(sweep: str, runs: Sequence[StoredRun]) -> Study | None:

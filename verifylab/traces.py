@@ -27,6 +27,7 @@ from verifylab import read_nsys as _nsys
 from verifylab import read_step_trace as _read_step
 from verifylab import read_vllm_log as _vllm
 from verifylab import step_trace as _step
+from verifylab.paths import shown
 from verifylab.records import Record, write_records
 from verifylab.trace_file import Notes, Trace, TraceError, blocks, head
 
@@ -214,7 +215,7 @@ def import_files(
     if not files:
         raise TraceError("no file to import")
     if out.exists():
-        raise TraceError(f"{out.name} exists already: name a folder that does not")
+        raise TraceError(f"{shown(out)} exists already: name a folder that does not")
     started, clock = _now(), time.monotonic()
     aside = out.with_name(f".part-{out.name}-{secrets.token_hex(6)}")
     try:
