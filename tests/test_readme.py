@@ -59,10 +59,13 @@ def test_what_indirect_gains_is_what_advise_says():
     from verifylab.machine import load_profile
 
     machine = load_profile("gb10-published")
-    found = advise([2, 4, 6, 7, 8], machine=machine)
+    found = advise([2, 4, 5, 6, 7, 8], machine=machine)
     gain = found.gains[found.gains.policy == "indirect"].set_index("width").gain_pct
     assert f"would gain {gain[6]:.1f}, {gain[7]:.1f} and {gain[8]:.1f} % over the better" in TEXT
     assert gain[2] == pytest.approx(0.5, abs=0.05) == gain[4]
+    off = found.gains[found.gains.policy == "unpruned"].set_index("width").gain_pct
+    assert f"(by {off[6]:.1f}, {off[7]:.1f} and {off[8]:.1f} % at 6, 7 and 8)" in TEXT
+    assert [w for w in off.index if off[w] > 0] == [2, 6, 7, 8]
     assert f"here {graph_ms_of(machine):.1f} ms" in TEXT
     cheap = advise([4, 6, 8], machine=machine, graph_ms=10, capacity=64)
     assert cheap.recommendation.never

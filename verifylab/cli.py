@@ -207,7 +207,7 @@ def sweep(
 
 
 @main.command()
-@click.option("--widths", default="2,4,8", show_default=True, help="Batch widths to serve.")
+@click.option("--widths", default="2,4,5,6,7,8", show_default=True, help="Batch widths to serve.")
 @click.option("--ratio", default=0.75, show_default=True, help="D-Cut's ratio, 0 to 1.")
 @click.option(
     "--graph-ms",
