@@ -9,8 +9,10 @@ import pandas as pd
 import pytest
 
 from verifylab import advise, why
+from verifylab.experiment import Settings
 from verifylab.machine import load_profile
 from verifylab.stats import PARTS
+from verifylab.workload import calibrated
 
 GB10 = load_profile("gb10-published")
 SMALL = why.Why(widths=[1, 2, 3, 4, 8, 9, 16], focus=[2, 8], seeds=4, steps=400)
@@ -159,6 +161,12 @@ def test_the_map_names_the_winner_and_its_lead():
     assert (maps.by_cost.gain_pct >= -1e-9).all() and (maps.by_cost.lead_pct >= 0).all()
     assert set(maps.kept.policy) <= set(why.KERNELS_KEPT)
     assert set(maps.by_ratio.ratio) == {0.75, 1.0}
+    assert set(maps.table.seeds) == {6}
+    runs = advise.policy_runs(calibrated(), [8], GB10, Settings(8, steps=300), seeds=6)
+    (cell,) = advise.policy_map(runs, GB10, [30.0]).to_dict("records")
+    at = maps.by_cost[(maps.by_cost.width == 8) & (maps.by_cost.graph_ms == 30.0)]
+    assert at.policy.item() == cell["policy"]
+    assert at.gain_pct.item() == pytest.approx(cell["gain_pct"], rel=1e-12)
     dear = maps.by_cost[(maps.by_cost.width == 8) & (maps.by_cost.graph_ms == 30.0)].iloc[0]
     assert dear.gain_pct > 10
 
@@ -187,9 +195,6 @@ def test_break_even_prices_the_lead_against_the_kernels():
 
 
 def test_the_best_gate_is_shut_where_a_policy_has_no_captures_to_save():
-    from verifylab.experiment import Settings
-    from verifylab.workload import calibrated
-
     table = advise.best_gates(calibrated(), [2, 8], GB10, Settings(8, steps=400), seeds=3)
     best = table.set_index("policy")
     assert best.loc["arrangement"].best_gate == 8 and best.loc["arrangement"].gain_8 > 5

@@ -312,11 +312,14 @@ class PolicyMaps:
     ----------
     by_cost, by_ratio, kept : DataFrame
         As `advise.policy_map`; `by_ratio` at the machine's own graph cost, with ``ratio``.
+    seeds : int
+        Paired seeds behind each.
     """
 
     by_cost: pd.DataFrame
     by_ratio: pd.DataFrame
     kept: pd.DataFrame
+    seeds: int
 
     def figures(self) -> list[tuple[pd.DataFrame, str, str]]:
         """Return what `plots_why.policy_map_figure` takes."""
@@ -328,9 +331,10 @@ class PolicyMaps:
 
     @property
     def table(self) -> pd.DataFrame:
-        """All three, with ``map`` naming which."""
+        """All three, with ``map`` naming which, and the paired ``seeds`` behind them."""
         named = (("cost", self.by_cost), ("ratio", self.by_ratio), ("kernels kept", self.kept))
-        return pd.concat([frame.assign(map=name) for name, frame in named], ignore_index=True)
+        table = pd.concat([frame.assign(map=name) for name, frame in named], ignore_index=True)
+        return table.assign(seeds=self.seeds)
 
 
 def break_even(config: Why, ratio: float = 0.75) -> pd.DataFrame:
@@ -383,9 +387,7 @@ def policy_maps(config: Why, graph_ms: Sequence[float], ratio: float = 0.75) -> 
     profile, workload = config.profile(), calibrated()
     widths = [w for w in config.widths if w <= 8 or w == 16]
     counts = {
-        r: policy_runs(
-            workload, widths, profile, config.settings(r), seeds=max(2, config.seeds // 3)
-        )
+        r: policy_runs(workload, widths, profile, config.settings(r), seeds=config.seeds)
         for r in dict.fromkeys([*config.ratios, ratio, 1.0])
     }
     own = [graph_ms_of(profile)]
@@ -397,4 +399,5 @@ def policy_maps(config: Why, graph_ms: Sequence[float], ratio: float = 0.75) -> 
         policy_map(counts[ratio], profile, graph_ms),
         pd.concat(by_ratio, ignore_index=True),
         policy_map(kept, profile, graph_ms),
+        config.seeds,
     )
