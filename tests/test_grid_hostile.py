@@ -9,8 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from verifylab import cli
+from verifylab.graph_costs import graph_costs
 from verifylab.grid_rows import _run_name
 from verifylab.gridfile import GridError, read_grid
+from verifylab.machine import load_profile
 from verifylab.notebook import UNKNOWN, NotebookError, read_notebook
 from verifylab.provenance import _named_files
 from verifylab.published import data_dir
@@ -35,6 +37,24 @@ def test_a_device_or_a_pipe_is_never_read(tmp_path):
     (tmp_path / "file").write_text("x")
     given = {"a": "/dev/zero", "b": "pipe", "c": "file", "d": "no such", "e": "x" * 900}
     assert list(_named_files(tmp_path, given)) == ["c"]
+    for path in (tmp_path / "pipe", "/dev/zero"):
+        with pytest.raises(GridError, match="cannot be read: is no file"):
+            read_grid(path)
+        with pytest.raises(ValueError, match="calibration .* cannot be read: .*is no file"):
+            graph_costs("model", calibration=str(path))
+    os.mkfifo(tmp_path / "p.json")
+    with pytest.raises(ValueError, match=r"'p\.json' cannot be read: is no file"):
+        load_profile("p.json", tmp_path)
+
+
+def test_one_value_written_two_ways_is_one_run(tmp_path):
+    stored(tmp_path / "n.ipynb", source='cost = None  # ms\nout = ""  # o\n')
+    grid = 'name = "g"\nnotebook = "n.ipynb"\n[axes]\n'
+    (tmp_path / "g.toml").write_text(grid + "cost = [1, 1.0]\n")
+    with pytest.raises(GridError, match=r"repeats an earlier run: \{'?\"?cost"):
+        read_grid(tmp_path / "g.toml")
+    (tmp_path / "g.toml").write_text(grid + "cost = [1, 1.5, 9007199254740993, 9007199254740992]")
+    assert len(read_grid(tmp_path / "g.toml").rows) == 4
 
 
 @pytest.mark.parametrize(

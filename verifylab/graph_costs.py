@@ -21,6 +21,7 @@ from verifylab.calibration_plan import open_for, plan_for
 from verifylab.checks import is_number
 from verifylab.paths import write_files
 from verifylab.published import DataError, table
+from verifylab.run_files import content
 
 __all__ = ["FITTED", "PUBLISHED_NODES", "GraphCosts", "graph_costs", "published_costs", "save"]
 
@@ -171,7 +172,7 @@ def _read(path: str) -> GraphCosts:
     if not isinstance(path, str):
         raise DataError(f"calibration must be the name of a file, got {short(path)}")
     try:
-        body = json.loads(Path(path).read_text(encoding="utf-8"))
+        body = json.loads(content(Path(path)).decode("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"calibration {path!r} cannot be read: {error}") from None
     if not isinstance(body, dict) or any(part not in body for part in _PARTS):

@@ -92,11 +92,20 @@ def rows_of(path: Path, body: Mapping[str, Any], defaults: dict[str, Any]) -> tu
             given,
             _values(given, defaults),
         )
-        same = json.dumps(row.parameters, sort_keys=True, default=repr)
+        same = json.dumps(_as_one(row.parameters), sort_keys=True, default=repr)
         if same in rows:
             raise GridError(f"{path}: {where} repeats an earlier run: {show(varied)}")
         rows[same] = row
     return tuple(rows.values())
+
+
+def _as_one(value: Any) -> Any:
+    """Write ``1.0`` as ``1``: a default that is None does not say which of the two is meant."""
+    if isinstance(value, dict):
+        return {name: _as_one(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_as_one(inner) for inner in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _varied(

@@ -38,6 +38,7 @@ from verifylab.grid_rows import KEYS, MAX_RUNS, OUT, GridError, Row, meant, rows
 from verifylab.notebook import Notebook, NotebookError, read_notebook
 from verifylab.paths import shown
 from verifylab.repeats import interleaved
+from verifylab.run_files import content
 from verifylab.strict_json import MAX_DEPTH, nests
 
 __all__ = ["DEFAULT_TIMEOUT_S", "MAX_RUNS", "OUT", "Grid", "GridError", "Row", "read_grid"]
@@ -179,7 +180,7 @@ def _within_64_bits(value: Any) -> None:
 
 def _parse(path: Path) -> dict[str, Any]:
     try:
-        body = tomllib.loads(path.read_text(encoding="utf-8"))
+        body = tomllib.loads(content(path).decode("utf-8"))
         if nests(body):
             raise RecursionError
         _within_64_bits(body)

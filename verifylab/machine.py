@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from verifylab.published import DataError, data_dir
+from verifylab.run_files import content
 
 __all__ = ["COEFFICIENTS", "Coefficient", "MachineProfile", "StepWork", "load_profile"]
 
@@ -342,7 +343,7 @@ def load_profile(name: str, here: str | Path = "") -> MachineProfile:
         known = ", ".join(sorted(p.stem for p in folder.glob("*.json"))) or "none"
         raise DataError(f"no machine profile {short(name)} in data/machines (there are: {known})")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = content(path).decode("utf-8")
     except (OSError, ValueError) as error:  # ValueError: not UTF-8, or no possible path
         reason = getattr(error, "strerror", None) or error
         hint = ""
