@@ -13,6 +13,7 @@ import ipywidgets as ipw
 import numpy as np
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from ipywidgets import Widget
@@ -20,6 +21,7 @@ from ipywidgets import Widget
 from verifylab import live_throughput
 from verifylab.advise import policy_table
 from verifylab.cache_player import play
+from verifylab.cli import main
 from verifylab.experiment import Settings, grid, run
 from verifylab.explain import explain
 from verifylab.exploration import (
@@ -239,6 +241,25 @@ def test_a_full_run_redraws_what_the_study_redraws():
     found = width_gate(study).recommendation
     assert found.redrawn == full.redrawn and found.min_width == full.min_width
     assert found.gain_pct == pytest.approx(full.gain_pct, abs=1e-9)
+
+
+def test_the_copied_command_is_at_the_settings_shown():
+    asked = Exploration(
+        widths=[6, 8], confidence_spread=0.0, graph_ms=12.3456789, dcut_ratio=0.3, policy="borrow",
+        graph_capacity=5,
+    )  # fmt: skip
+    (line,) = [t for t in grid_file(asked).splitlines() if "verifylab advise" in t]
+    assert line.startswith("# the policy borrow is not in that notebook, and of what follows only")
+    command = line[line.index("verifylab advise ") :].split()[1:]
+    done = CliRunner().invoke(main, [*command, "--seeds", "2"])
+    assert done.exit_code == 0, done.output
+    assert (
+        "at 12.3 ms a capture and eviction, 5 graphs, D-Cut ratio 0.25, confidence spread 0, 2 "
+        "paired seeds of 1500 steps; intervals redraw seeds and machine." in done.stdout
+    )
+    assert "12.3456789" in line and "only" not in grid_file(replace(asked, policy="indirect"))
+    wrong = CliRunner().invoke(main, ["advise", "--spread", "2"])
+    assert wrong.exit_code == 2 and "confidence spread must be" in wrong.stderr
 
 
 def test_what_is_stored_is_counted_in_full():

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from verifylab.checks import whole
+from verifylab.checks import fraction, whole
 from verifylab.counters import SCALARS
-from verifylab.dcut import DEFAULT_LADDER, DEFAULT_RATIO, DraftLadder
+from verifylab.dcut import DEFAULT_LADDER, DEFAULT_RATIO, DraftLadder, snap_ratio
 from verifylab.experiment import UNPRUNED, Settings, grid
 from verifylab.gate import Gate
 from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
@@ -162,6 +162,7 @@ def advise(
     capacity: int = VERIFY_BATCHED_GRAPH_CAP,
     machine: MachineProfile,
     drafts: str | int = str(DEFAULT_LADDER),
+    spread: float | None = None,
     policies: Sequence[str] = CANDIDATES,
     seeds: int = 10,
     steps: int = 1500,
@@ -172,7 +173,7 @@ def advise(
     ----------
     widths : sequence of int
     ratio : float
-        D-Cut's.
+        D-Cut's; snaps as `dcut.snap_ratio` does.
     graph_ms : float, optional
         What one capture and eviction costs (`NODES_PER_GRAPH` nodes); default: the machine's own.
     capacity : int
@@ -180,6 +181,8 @@ def advise(
     machine : MachineProfile
     drafts : str or int
         Ladder or one number.
+    spread : float, optional
+        Confidence spread, 0 to 1; default: as calibrated, and redrawn.
     policies : sequence of str
         Compared beside the two arms.
     seeds, steps : int
@@ -196,9 +199,19 @@ def advise(
     whole("seeds", seeds, 2, MAX_SEEDS)
     priced = machine if graph_ms is None else with_graph_ms(machine, graph_ms)
     names = list(dict.fromkeys(("arrangement", "canonical", *policies)))
-    workload = calibrated(ladder=DraftLadder.parse(drafts))
+    ratio = snap_ratio(ratio)
+    ladder = DraftLadder.parse(drafts)
+    if spread is None:
+        workload = calibrated(ladder=ladder)
+        spreads = [workload.confidence_spread, *spread_nodes()]
+        of_spread, redraw = "", "seeds, confidence spread and machine"
+    else:
+        workload = calibrated(
+            confidence_spread=fraction("confidence spread", spread), ladder=ladder
+        )
+        spreads = [workload.confidence_spread]
+        of_spread, redraw = f", confidence spread {spread:g}", "seeds and machine"
     settings = Settings(widths[0], steps=steps, warmup_steps=200, capacity=capacity, ratio=ratio)
-    spreads = [workload.confidence_spread, *spread_nodes()]
     runs = policy_runs(
         workload, widths, priced, settings, policies=names, seeds=seeds, spreads=spreads
     )
@@ -228,8 +241,8 @@ def advise(
             _policy_sentence(widths, gains, table),
             *_off_sentence(widths, gains),
             f"Modelled on {machine.name} at {cost:.1f} ms a capture and eviction, {capacity} "
-            f"graphs, D-Cut ratio {ratio:g}, {seeds} paired seeds of {steps} steps; intervals "
-            "redraw seeds, confidence spread and machine.",
+            f"graphs, D-Cut ratio {ratio:g}{of_spread}, {seeds} paired seeds of {steps} steps; "
+            f"intervals redraw {redraw}.",
         ),
         recommendation,
         gains,

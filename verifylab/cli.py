@@ -208,7 +208,12 @@ def sweep(
 
 @main.command()
 @click.option("--widths", default="2,4,5,6,7,8", show_default=True, help="Batch widths to serve.")
-@click.option("--ratio", default=0.75, show_default=True, help="D-Cut's ratio, 0 to 1.")
+@click.option(
+    "--ratio", default=0.75, show_default=True, help="D-Cut's ratio: snaps to 0.25, 0.5, 0.75 or 1."
+)
+@click.option(
+    "--spread", type=float, help="Confidence spread, 0 to 1; default: as calibrated, redrawn."
+)
 @click.option(
     "--graph-ms",
     type=float,
@@ -222,6 +227,7 @@ def sweep(
 def advise(
     widths: str,
     ratio: float,
+    spread: float | None,
     graph_ms: float | None,
     capacity: int,
     machine: str,
@@ -233,7 +239,7 @@ def advise(
 
     JSON gives one object a width and policy: width, policy, tok_s, low, high, keys,
     capture_fraction. low and high are the 95 % interval over seeds; the sentences' intervals
-    also redraw the confidence spread and the machine.
+    also redraw the machine and, where it is not given, the confidence spread.
     """
     from verifylab.advise import advise as advise_widths
     from verifylab.experiment import MAX_WIDTH
@@ -242,6 +248,7 @@ def advise(
     advice = advise_widths(
         whole_numbers("--widths", widths, 1, MAX_WIDTH, most=64),
         ratio=ratio,
+        spread=spread,
         graph_ms=graph_ms,
         capacity=capacity,
         machine=load_profile(machine),

@@ -12,6 +12,7 @@ import shlex
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from verifylab.advise import CANDIDATES
 from verifylab.checks import fraction, is_number, whole, whole_list
 from verifylab.dcut import DCUT_WIDTH_CAP, MAX_VERIFY_WIDTH, DraftLadder
 from verifylab.experiment import ARMS, MAX_CAPACITY, UNPRUNED
@@ -235,19 +236,27 @@ def grid_file(settings: Exploration, name: str = "explored") -> str:
         f'name = "{name}"',
         'notebook = "notebooks/02_width_gate.ipynb"',
         "",
-        f"# the policy {settings.policy} is not in that notebook: {_advise(settings)}",
+        f"# {_others(settings)}",
         "[[rows]]",
         *(f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in row.items()),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _advise(settings: Exploration) -> str:
-    """Return the command that compares all policies at these settings."""
-    cost = "" if settings.graph_ms is None else f" --graph-ms {settings.graph_ms:g}"
+def _others(settings: Exploration) -> str:
+    """Say which command compares the other policies at these settings, and whether with this one.
+
+    Its seeds and steps are its own.
+    """
+    cost = "" if settings.graph_ms is None else f" --graph-ms {settings.graph_ms!r}"
+    if settings.confidence_spread is not None:
+        cost += f" --spread {settings.confidence_spread!r}"
+    what = f"the policy {settings.policy} is not in that notebook"
+    if settings.policy not in CANDIDATES:
+        what += ", and of what follows only the others are"
     return (
-        f"verifylab advise --widths {','.join(map(str, settings.widths))}{cost} --capacity "
-        f"{settings.graph_capacity} --ratio {settings.dcut_ratio:g} --drafts {settings.ladder()} "
+        f"{what}: verifylab advise --widths {','.join(map(str, settings.widths))}{cost} --capacity "
+        f"{settings.graph_capacity} --ratio {settings.dcut_ratio!r} --drafts {settings.ladder()} "
         f"--machine {shlex.quote(settings.machine)}"
     )
 
