@@ -142,6 +142,9 @@ def test_a_measured_gate_is_told_from_what_is_modelled_beside_it(tmp_path):
     runs, gate = a_copy(tmp_path)
     arms = pd.read_csv(gate / "arms.csv")
     arms.assign(time="measured", machine="GPU X", graph_ms=None).to_csv(gate / "arms.csv")
+    with pytest.raises(ValueError, match="'arms' says measured, its parameters device 'model'"):
+        collect([runs])
+    changed(gate, device="cuda")
     review = collect([runs])
     (basis,) = [line for line in review.verdict if line.startswith("Times of the width gate")]
     assert "measured on GPU X, the other figures modelled on gb10-published; the width" in basis
@@ -151,7 +154,10 @@ def test_a_measured_gate_is_told_from_what_is_modelled_beside_it(tmp_path):
     captions = {d.panel.name: d.caption for d in review.drawn}
     assert captions["3_gate"].startswith("measured on GPU X | ")
     assert captions["6_policy_map"].startswith("modelled on gb10-published | ")
-    other = "Not at the width gate's settings: times of gb10-published, not times of GPU X. "
+    other = (
+        "Not at the width gate's settings: times of gb10-published, not times of GPU X; 31.3 ms a "
+        "capture and eviction, modelled. "
+    )
     assert readings["6_policy_map"].startswith(other)
 
 
@@ -249,6 +255,19 @@ def test_one_cell_of_a_grid_is_said_to_be_one(tmp_path):
          "its table 'arms' has more than one row of width 16, policy unpruned"),
         ("why_it_costs", "map", lambda t: pd.concat([t.head(1), t]), "more than one row of map co"),
         ("cache_policies", "harmless", lambda t: t.assign(width=8), "more than one row of width 8"),
+        ("width_gate", "arms", lambda t: t.assign(time=["measured", *t.time[1:]]),
+         "column 'time' of its table 'arms' must hold one value throughout"),
+        ("width_gate", "arms", lambda t: t.assign(machine=["H200", *t.machine[1:]]), "one value"),
+        ("width_gate", "arms", lambda t: t.assign(seeds=0), "'arms' must be 1 or more, got 0"),
+        ("width_gate", "arms", lambda t: t.assign(graph_ms=-3.0), "must hold 0 or more"),
+        ("width_gate", "arms", lambda t: t.assign(graph_ms=float("nan")), "must hold 0 or more"),
+        ("width_gate", "recommendation", lambda t: t.assign(probability=5.0), "1 or less, got 5"),
+        ("width_gate", "differences", lambda t: t[t.width != 8], "the widths 2, 4, 6, 7, 16,"),
+        ("width_gate", "differences", lambda t: t.assign(tokens_pct=-80.0), "the parts in its"),
+        ("width_gate", "differences", lambda t: t.assign(work_pct=float("nan")), "finite numbers"),
+        ("width_gate", "differences", lambda t: t.assign(
+            delta_pct=t.delta_pct + 12, delta_high=t.delta_high + 12, work_pct=t.work_pct + 12
+        ), "its tables contradict each other: canonical at width"),
     ],
 )  # fmt: skip
 def test_tables_that_contradict_are_one_sentence(tmp_path, sweep, table, change, said):

@@ -122,9 +122,12 @@ class Setting:
         unlike = [name for name in mine if mine[name] != there[name]]
         if not mode and "mode" in unlike:
             unlike.remove("mode")
-        if "graph_ms" in unlike and _UNPRICED in (mine["graph_ms"], there["graph_ms"]):
-            unlike.remove("graph_ms")
-        return "; ".join(f"{mine[name]}, not {there[name]}" for name in unlike)
+        said = {name: f"{mine[name]}, not {there[name]}" for name in unlike}
+        if _UNPRICED == mine["graph_ms"]:
+            said.pop("graph_ms", None)
+        elif _UNPRICED == there["graph_ms"]:
+            said["graph_ms"] = f"{mine['graph_ms']}, modelled"
+        return "; ".join(said.values())
 
     def _words(self) -> dict[str, str]:
         return {

@@ -35,10 +35,6 @@ WORDS = (
     "Indirect: own depths, slots read from a table on the device. Redraw: what is uncertain "
     "drawn anew, and the answer computed again."
 )
-_GENERAL = (
-    "The model's form is not redrawn, and a server that drains instead of refilling may want "
-    "another gate: see the README, how sure and limits."
-)
 
 
 #: Runs of one sweep that are passed over one by one; more are told together.
@@ -235,15 +231,22 @@ def drains(run: StoredRun) -> bool:
 
 
 def _drain(study: Study, drain: Study | None) -> str:
+    form = "The model's form is not redrawn"
     if drains(study.run):
-        return f"{study.run.label} drains: finished requests are not replaced. {_GENERAL}"
+        return (
+            f"{study.run.short} drains: finished requests are not replaced. {form}, and a server "
+            "that refills may want another gate: see the README, how sure and limits."
+        )
     if drain is None:
-        return _GENERAL
+        return (
+            f"{form}, and a server that drains instead of refilling may want another gate: see the "
+            "README, how sure and limits."
+        )
     where = [drain.run.short, drain.setting.other_than(study.setting, mode=False)]
     if is_measured(drain.tables) and not is_measured(study.tables):
         where.append("measured")
     said = "; ".join(filter(None, where))
-    return f"As a drain ({said}): {summary(drain.run)[0]} The model's form is not redrawn."
+    return f"As a drain ({said}): {summary(drain.run)[0]} {form}."
 
 
 def _basis(used: Sequence[Study]) -> str:
