@@ -40,6 +40,22 @@ def test_what_was_there_survives_a_failure_that_names_the_file(tmp_path, monkeyp
     assert target.read_text() == "old" and os.listdir(tmp_path) == ["result.csv"]
 
 
+def test_a_set_that_is_interrupted_while_written_leaves_the_earlier_one(tmp_path, monkeypatch):
+    write_files(tmp_path, {"a": "old", "b": "old", "c": "old"})
+    real, calls = os.fsync, []
+
+    def second(handle):
+        calls.append(handle)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        real(handle)
+
+    monkeypatch.setattr(paths.os, "fsync", second)
+    with pytest.raises(KeyboardInterrupt):
+        write_files(tmp_path, {"a": "new", "b": "new", "c": "new"})
+    assert {p.name: p.read_text() for p in tmp_path.iterdir()} == dict.fromkeys("abc", "old")
+
+
 def test_a_folder_is_not_replaced_by_a_file(tmp_path):
     (tmp_path / "taken").mkdir()
     with pytest.raises(OSError, match="cannot be written"):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 import shutil
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import matplotlib.style
 import pandas as pd
@@ -23,7 +25,7 @@ from verifylab.dark import BACKGROUND, darken
 from verifylab.plots import STYLE
 from verifylab.records import SCHEMA, read_record, write_records
 from verifylab.review import PANELS, collect, marked_threshold
-from verifylab.review_pages import MARGIN, PAGE, _figure_pages, _front, save_review
+from verifylab.review_pages import MARGIN, PAGE, _figure_pages, _front, paragraph, save_review
 from verifylab.review_text import kernels_kept
 from verifylab.stored_runs import stored_runs
 from verifylab.width_gate import Config, save, width_gate
@@ -569,6 +571,38 @@ def test_names_are_drawn_as_they_are_spelled(tmp_path):
     figure = drawn.figure()
     FigureCanvasAgg(figure).draw()
     assert any(r"$\frac{1}{$" in text.get_text() for text in figure.texts)
+
+
+def test_a_name_that_cannot_be_written_is_drawn_with_question_marks(tmp_path):
+    (run,) = (STORED / "width_gate").glob("*/")
+    shutil.copytree(run, tmp_path / os.fsdecode(b"s\xff") / "a\x07b")
+    review = collect([tmp_path])
+    assert " | s?/a?b | " in review.drawn[0].caption
+    for path in save_review(review, tmp_path / "out"):
+        if path.suffix == ".svg":
+            ElementTree.parse(path)
+
+
+def test_a_link_to_a_run_has_the_name_of_the_link(tmp_path):
+    (run,) = (STORED / "width_gate").glob("*/")
+    shutil.copytree(run, tmp_path / "elsewhere" / "x")
+    (tmp_path / "runs" / "gate").mkdir(parents=True)
+    (tmp_path / "runs" / "gate" / "cell").symlink_to(tmp_path / "elsewhere" / "x")
+    assert [r.label for r in stored_runs(tmp_path / "runs")] == ["gate/cell"]
+
+
+def test_a_run_is_named_once_in_a_sentence(tmp_path):
+    runs, gate = a_copy(tmp_path)
+    path = gate / "arms.csv"
+    pd.read_csv(path).drop(columns="policy").to_csv(path, index=False)
+    with pytest.raises(ValueError, match="not as a sweep stores them") as caught:
+        save_review(collect([runs]), tmp_path / "out")
+    assert str(caught.value).count("not as a sweep stores them") == 1
+
+
+def test_a_paragraph_is_spelled_as_it_is():
+    said = paragraph("<b> $x$ & *a*")
+    assert said == '<p class="tex2jax_ignore mathjax_ignore">&lt;b&gt; $x$ &amp; *a*</p>'
 
 
 def test_a_long_name_is_cut_in_a_caption_that_fits(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import threading
 import time
 from dataclasses import replace
@@ -17,6 +18,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from ipywidgets import Widget
+from test_notebooks import ROOT
 
 from verifylab import live_throughput
 from verifylab.advise import policy_table
@@ -89,7 +91,6 @@ def test_a_cell_reads_back_whatever_the_parameters_were_made_of(given):
 
 
 def test_the_grid_file_is_a_sweep_of_one_row(tmp_path):
-    from test_notebooks import ROOT
 
     (tmp_path / "pyproject.toml").touch()
     (tmp_path / "notebooks").symlink_to(ROOT / "notebooks")
@@ -548,6 +549,36 @@ def test_the_full_run_is_shown_and_can_be_stopped():
     assert small.throughput.stop.disabled and not small.throughput.run.disabled
 
 
+def test_a_control_moved_as_a_full_run_ends_is_told(monkeypatch):
+    small = explorer(widths=[2, 8], seeds=3, steps=50)
+    small.warming.join()
+    small.tab.selected_index = 2
+    tab, show = small.throughput, small.throughput.update
+
+    def moved_at_once():
+        show()
+        if threading.current_thread() is tab.worker and tab.curves.runs.full:
+            small.controls["drafts"].value = 2
+
+    monkeypatch.setattr(tab, "update", moved_at_once)
+    tab.run.click()
+    tab.worker.join(60)
+    assert not tab.curves.runs.full
+    assert tab.status.value == "done, but a control was moved meanwhile: this is a quick look"
+    assert tab.progress.value == 0
+
+
+def test_a_measured_run_that_is_laid_over_says_so(tmp_path):
+    shutil.copytree(ROOT / "tests" / "fixtures" / "stored" / "width_gate", tmp_path / "w")
+    (path,) = tmp_path.glob("w/*/arms.csv")
+    path.write_text(path.read_text().replace("modelled", "measured"))
+    made = explorer(widths=[2, 8], runs=str(tmp_path))
+    made.warming.join()
+    made.tab.selected_index = 2
+    made.throughput.overlay.value = made.throughput.overlay.options[1]
+    assert re.search(r"stored w/\S+ \(measured\)", made.throughput.view.value)
+
+
 def test_stop_ends_a_piece_that_runs_and_says_so_at_once():
     long = explorer(widths=[8], seeds=200, steps=100_000)
     long.warming.join()
@@ -673,9 +704,6 @@ def test_a_full_run_is_shown_once_every_setting_is_right():
 
 
 def test_a_damaged_overlay_is_marked(tmp_path):
-    import shutil
-
-    from test_notebooks import ROOT
 
     shutil.copytree(ROOT / "tests" / "fixtures" / "stored" / "width_gate", tmp_path / "w")
     (path,) = tmp_path.glob("w/*/**/*differences.csv")
@@ -700,7 +728,6 @@ def test_a_damaged_overlay_is_marked(tmp_path):
 
 
 def test_a_stored_run_of_other_settings_says_which():
-    from test_notebooks import ROOT
 
     made = explorer(widths=[2, 8], runs=str(ROOT / "tests" / "fixtures" / "stored"))
     made.warming.join()

@@ -104,27 +104,38 @@ def write_aside(path: str | os.PathLike[str], data: str | bytes) -> Path:
     OSError
         When it cannot be written; its ``filename`` is `path`.
     """
-    path = Path(path)
-    content = data.encode("utf-8") if isinstance(data, str) else data
-    aside = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with aside.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    except OSError as error:
-        raise _naming(error, path) from None
-    finally:
-        with suppress(OSError):
-            aside.unlink()
-    return path
+    return _write({Path(path): data})[0]
 
 
 def write_files(folder: str | os.PathLike[str], contents: Mapping[str, str | bytes]) -> list[Path]:
-    """Write each of `contents` into `folder` under its name, as `write_aside` does."""
-    return [write_aside(Path(folder) / name, data) for name, data in contents.items()]
+    """Write each of `contents` into `folder` under its name, as `write_aside` does.
+
+    All are written aside before the first is renamed: what is interrupted before that leaves what
+    was there, of every file.
+    """
+    return _write({Path(folder) / name: data for name, data in contents.items()})
+
+
+def _write(contents: Mapping[Path, str | bytes]) -> list[Path]:
+    token = uuid.uuid4().hex[:8]
+    aside = {path: path.with_name(f"{path.name}.{token}.part") for path in contents}
+    path = Path()
+    try:
+        for path, data in contents.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with aside[path].open("xb") as file:
+                file.write(data.encode("utf-8") if isinstance(data, str) else data)
+                file.flush()
+                os.fsync(file.fileno())
+        for path in contents:
+            os.replace(aside[path], path)
+    except OSError as error:
+        raise _naming(error, path) from None
+    finally:
+        for part in aside.values():
+            with suppress(OSError):
+                part.unlink()
+    return list(contents)
 
 
 def _naming(error: OSError, path: Path) -> OSError:

@@ -275,15 +275,21 @@ def _drawn(study: Study, base: Study) -> Iterator[Drawn]:
             yield Drawn(panel, study.run, caption, tables, reading, study.setting)
 
 
+class _NotAsStored(ValueError):
+    """Names the run already."""
+
+
 @contextmanager
 def as_stored(*runs: StoredRun) -> Iterator[None]:
     """Name the run where its tables do not hold what a sweep stores."""
     try:
         yield
+    except _NotAsStored:
+        raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         said = " ".join(str(error).split())[:200]
         named = ", ".join(run.label for run in runs)
-        raise ValueError(
+        raise _NotAsStored(
             f"{named}: its tables are not as a sweep stores them ({type(error).__name__}: {said})"
         ) from None
 

@@ -19,7 +19,7 @@ from verifylab.paths import shown, write_files
 from verifylab.plots import STYLE
 from verifylab.review import PANELS, Drawn, Review, as_stored
 
-__all__ = ["save_review"]
+__all__ = ["paragraph", "save_review"]
 
 #: Kinds of figure file; metadata without a date, so that the same runs give the same bytes.
 _UNDATED = {"svg": {"Date": None}, "png": {}, "pdf": {"CreationDate": None}}
@@ -109,6 +109,11 @@ def _files(name: str) -> list[str]:
     return [f"{name}{ending}.{kind}" for ending in _ENDINGS for kind in _UNDATED]
 
 
+def paragraph(text: str) -> str:
+    """Return a text as HTML that shows it as it is spelled, formulas in a name included."""
+    return f'<p class="tex2jax_ignore mathjax_ignore">{escape(text)}</p>'
+
+
 def _refuse_foreign(folder: Path, review: Review) -> None:
     """Refuse to write into a stored run, or over what is not an earlier set."""
     for parent in (folder.absolute(), *folder.absolute().parents):
@@ -135,7 +140,7 @@ def _bytes(figure: Figure, kind: str) -> bytes:
 
 def _html(review: Review, images: dict[str, tuple[bytes, bytes]]) -> str:
     figures = "\n".join(_figure(drawn, *images[drawn.panel.name]) for drawn in review.drawn)
-    verdict = "".join(f"<p>{escape(line)}</p>" for line in review.verdict)
+    verdict = "".join(map(paragraph, review.verdict))
     missing = "".join(
         f"<p>Not in these runs: {escape(p.title)} (verifylab sweep data/sweeps/{p.sweep}.toml).</p>"
         for p in review.missing

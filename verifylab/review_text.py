@@ -232,6 +232,8 @@ def drains(run: StoredRun) -> bool:
 
 def _drain(study: Study, drain: Study | None) -> str:
     form = "The model's form is not redrawn"
+    if is_measured(study.tables):
+        form = "Only the seeds are redrawn"
     if drains(study.run):
         return (
             f"{study.run.short} drains: finished requests are not replaced. {form}, and a server "

@@ -5,6 +5,7 @@ The one place that knows how a run's folder looks; the rest asks for tables. Not
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +28,7 @@ class StoredRun:
     Attributes
     ----------
     sweep, run : str
+        Names of the folders; what cannot be written or drawn in them is a question mark.
     folder : Path
     parameters : dict
     commit : str
@@ -135,13 +137,14 @@ def stored_runs(*folders: str | Path) -> list[StoredRun]:
             for status in folder.glob(depth):
                 run = status.parent.resolve()
                 if not any(part.startswith(".") for part in status.relative_to(folder).parts[:-1]):
-                    stored = _read(run)
+                    stored = _read(run, Path(os.path.abspath(status.parent)))
                     if stored is not None:
-                        found[run] = stored
+                        found.setdefault(run, stored)
     return sorted(found.values(), key=lambda stored: stored.label)
 
 
-def _read(folder: Path) -> StoredRun | None:
+def _read(folder: Path, named: Path) -> StoredRun | None:
+    """Read a run; `named` may be a link to its folder."""
     record = read_record(folder)
     if record is None or record.status != "ok" or damage(folder, record):
         return None
@@ -149,10 +152,14 @@ def _read(folder: Path) -> StoredRun | None:
     parameters = read_object(folder, "params.json")[0].get("parameters")
     commit = str(where.get("commit") or "")[:9]
     return StoredRun(
-        folder.parent.name,
-        folder.name,
+        _printable(named.parent.name),
+        _printable(named.name),
         folder,
         parameters if isinstance(parameters, dict) else {},
         commit + ("+" if commit and where.get("dirty") else ""),
         record.ended,
     )
+
+
+def _printable(name: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in name)

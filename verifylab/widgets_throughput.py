@@ -15,7 +15,7 @@ import pandas as pd
 from verifylab.exploration import Exploration
 from verifylab.live_curves import throughput_view
 from verifylab.live_throughput import Curves, Runs, curves, published_here, simulate
-from verifylab.review_settings import Setting
+from verifylab.review_settings import Setting, is_measured
 from verifylab.stored_runs import StoredRun, stored_runs
 from verifylab.widgets_common import Controls, Tab, row
 
@@ -107,7 +107,8 @@ class ThroughputTab(Tab):
                 )
             own = {"arms": chosen.table("arms")} if chosen.has("arms") else {}
             other = Setting.of(chosen, own).other_than(Setting.explored(settings))
-            stored = table[["width", "delta_pct"]].assign(label=chosen.short, other=other)
+            label = f"{chosen.short} (measured)" if is_measured(own) else chosen.short
+            stored = table[["width", "delta_pct"]].assign(label=label, other=other)
         return throughput_view(
             self.curves, settings.threshold, settings.shown_graph_ms(), settings.machine,
             published_here(settings), stored,
@@ -145,14 +146,14 @@ class ThroughputTab(Tab):
                 self._runs = (_counted_key(settings), runs)
                 said = "done"
                 self.update()  # a control moved meanwhile: a quick look at what it says now
-                if self.stale:
-                    said = "done: shown once every setting is right"
-                elif not self.curves or not self.curves.runs.full:
-                    said = "done, but a control was moved meanwhile: this is a quick look"
         except Exception as error:  # a thread's traceback would reach nobody
             said = f"failed: {error}"
         finally:
-            with self.controls.drawing:
+            with self.controls.drawing:  # what is said then is true of what is shown then
+                if said == "done" and self.stale:
+                    said = "done: shown once every setting is right"
+                elif said == "done" and not (self.curves and self.curves.runs.full):
+                    said = "done, but a control was moved meanwhile: this is a quick look"
                 self.status.value = said
                 if said != "done":
                     self.progress.value = 0
