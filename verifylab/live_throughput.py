@@ -35,8 +35,8 @@ __all__ = ["QUICK", "Curves", "Runs", "curves", "published_here", "quick", "simu
 #: has those of `Exploration`.
 QUICK = (4, 250, WARMUP_STEPS)
 #: Widths up to which a quick look has all its steps: more of them share as many, so that it stays
-#: under 100 ms.
-FEW = 6
+#: under 100 ms; and up to which it has all its seeds, since a run costs something of its own.
+FEW, SOME = 6, 10
 #: Simulated pieces that are kept. A choice: a full run at the default widths has 78.
 KEPT = 256
 #: Redraws behind the quick and the full probability.
@@ -110,7 +110,8 @@ def simulate(
 def quick(widths: int) -> tuple[int, int, int]:
     """Return seeds, steps and warm-up of a quick look at so many widths."""
     seeds, steps, warmup = QUICK
-    return seeds, min(steps, FEW * steps // widths), warmup if widths <= FEW else warmup // 2
+    fewer = seeds if widths <= SOME else seeds - 1
+    return fewer, min(steps, FEW * steps // widths), warmup if widths <= FEW else warmup // 2
 
 
 _kept: dict[tuple[Any, ...], pd.DataFrame] = {}
