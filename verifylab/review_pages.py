@@ -215,17 +215,17 @@ def _front(review: Review) -> list[Figure]:
     """Return the verdict and the list of figures, on as many pages as they take."""
     lines = [*review.verdict, f"Figures: {', '.join(d.panel.title for d in review.drawn)}."]
     lines += [f"Not in these runs: {p.title} (sweep {p.sweep})." for p in review.missing]
-    blocks = [textwrap.fill(line, 116) for line in (*lines, *_runs(review))]
+    blocks = [textwrap.fill(line, 124) for line in (*lines, *_runs(review))]
     pages: list[Figure] = []
     y = 0.0
     for block in blocks:
-        tall = 0.195 * (block.count("\n") + 1)
+        tall = 0.186 * (block.count("\n") + 1)
         if not pages or y - tall < MARGIN:
             pages.append(Figure(figsize=PAGE))
             y = PAGE[1] - MARGIN
             title = "Where should the width gate sit?"
             _write(pages[-1], title, y, fontsize=20, fontweight="bold")
             y -= 0.55
-        _write(pages[-1], block, y, fontsize=10.5)
+        _write(pages[-1], block, y, fontsize=10)
         y -= tall + 0.12
     return pages
