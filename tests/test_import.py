@@ -14,8 +14,8 @@ HEAVY = ("numba", "llvmlite", "pandas", "scipy", "matplotlib", "cupy", "papermil
 #: Floor by module, the ground first. A module may import from its own floor and those below.
 #: Whatever is not named here is above all of these: a user's surface.
 FLOORS = [
-    "_jit checks paths gate ordering _fast_rule key dcut keyspace slots launches published "
-    "published_schema verify_shape gdn_reference",
+    "_jit checks paths run_files gate ordering _fast_rule key dcut keyspace slots launches "
+    "published published_schema verify_shape gdn_reference",
     "workload draws _fast_philox _fast_drafts draft_trace trace_workload "
     "machine graph_price counters policy graph_cache device device.base device.model fit "
     "fastpath step_ops device.host device.arm device.cuda device.cuda_errors device.cuda_graph "
