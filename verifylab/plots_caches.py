@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import matplotlib.style
 import numpy as np
 import pandas as pd
+from matplotlib import patheffects
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
-from verifylab.plots import STYLE, footnote, stamp
+from verifylab.plots import OUTLINE, STYLE, footnote, stamp
 
 if TYPE_CHECKING:
     from verifylab.cache_study import CacheStudy
@@ -102,7 +103,7 @@ def draw_capacity(
     lru = lru.set_index("capacity").tok_s
     for name, text, place in (
         ("lru_breaks_even", "even with\ncanonical", (72, -34)),
-        ("lru_harmless", "harmless\n(99 %)", (4, 36)),
+        ("lru_harmless", "harmless\n(99 %)", (4, 48)),
     ):
         if pd.notna(row[name]):
             at = int(row[name])
@@ -114,6 +115,7 @@ def draw_capacity(
             ax.annotate(
                 f"{at}: {text}", (at, lru[at]), place, textcoords="offset points", ha="center",
                 va="center", fontsize=11, arrowprops={"arrowstyle": "-", "color": "#bbbbbb"},
+                path_effects=[patheffects.withStroke(linewidth=OUTLINE, foreground="white")],
             )  # fmt: skip
     capacity_axis(ax, int(shown.capacity.max()))
     mark_cache(ax, marked)

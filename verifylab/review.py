@@ -95,7 +95,7 @@ PANELS = (
     ),
     Panel(
         "5_capacity_memory", "A larger cache instead", ("result", "harmless"), "cache_policies",
-        "Where the black curve meets the blue line, capacity alone does as well as canonical. In "
+        "Where arrangement under LRU meets canonical, capacity alone does as well. In "
         "GPU memory: filled marks hold every arrangement key, open marks every canonical key.",
         (9.6, 12.0),
     ),

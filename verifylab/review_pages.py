@@ -42,6 +42,7 @@ main {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(min(460px,
   gap: 28px; }}
 h1 {{ font-size: 24px; }} h2 {{ font-size: 17px; margin: 0 0 4px; }}
 .verdict {{ border-left: 4px solid #0072B2; padding-left: 14px; }}
+.verdict p {{ margin: 8px 0; }} .verdict p:first-child {{ font-size: 19px; font-weight: bold; }}
 img {{ width: 100%; height: auto; }}
 @media (prefers-color-scheme: dark) {{ body {{ color: #eee; background: #111418; }} }}
 @media print {{ main {{ grid-template-columns: 1fr 1fr; }} }}
