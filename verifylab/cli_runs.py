@@ -180,8 +180,7 @@ def gc(
 ) -> None:
     """Remove runs that are not ok, and what killed sweeps left.
 
-    An ok or stale run goes only when it is named as SWEEP/RUN, or by --status; so does one of
-    which only a table beside its result was changed.
+    An ok or stale run goes only when it is named as SWEEP/RUN, or by --status.
 
     JSON keys: sweep, run, status, why, bytes, removed.
     """

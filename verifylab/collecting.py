@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from verifylab.loading import Stored, scan
-from verifylab.records import GOOD, damage
+from verifylab.records import GOOD
 from verifylab.run_folder import remove
 from verifylab.store import LEFTOVERS, OLD, Store
 
@@ -49,8 +49,7 @@ def garbage(
     ----------
     sweeps : sequence of Path
         Folders of sweeps: of these, what a killed sweep left and every run that is not ok, or
-        the runs of `statuses`, where these are given. A run of which only a table beside its
-        result is not as it was written (a reader may have saved it) goes by status or name alone.
+        the runs of `statuses`, where these are given.
     named : sequence of Path
         Folders of runs that go whatever their status.
     statuses : sequence of str
@@ -59,7 +58,7 @@ def garbage(
     found = {}
     for sweep in sweeps:
         for stored in scan(sweep):
-            ready = stored.status in statuses if statuses else _bad(stored)
+            ready = stored.status in statuses if statuses else stored.status not in GOOD
             if ready and _ours(stored.folder):
                 found[stored.folder] = _of(stored, f"status {stored.status}")
         if not statuses:
@@ -94,19 +93,6 @@ def collect(found: Sequence[Garbage]) -> list[Garbage]:
                     if not os.path.lexists(one.folder):
                         gone.append(one)
     return gone
-
-
-def _bad(stored: Stored) -> bool:
-    return stored.status not in GOOD and not _only_a_table(stored)
-
-
-def _only_a_table(stored: Stored) -> bool:
-    """Whether CSV files are all that is the matter with a run."""
-    record = stored.record
-    if record is None or not damage(stored.folder, record, quick=True):
-        return False
-    rest = {name: of for name, of in record.checksums.items() if not name.endswith(".csv")}
-    return record.status == "ok" and not damage(stored.folder, replace(record, checksums=rest))
 
 
 def _ours(folder: Path) -> bool:

@@ -80,7 +80,7 @@ def scan(paths: str | Path | Iterable[str | Path], *, deep: bool = False) -> lis
     paths : path or paths
         Folders of runs, of sweeps or of all sweeps.
     deep : bool
-        Also hold every data file against its checksum.
+        Also hold every data file against its checksum, the CSV files too.
 
     Raises
     ------
@@ -240,7 +240,7 @@ def _stored(folder: Path, fresh: Callable[[Record], bool], deep: bool) -> Stored
     parameters, digest, unsound = _parameters(folder)
     if record is None:
         return Stored(sweep, folder.name, folder, "corrupt", problem, None, parameters)
-    problem = damage(folder, record, quick=not deep)
+    problem = damage(folder, record, quick=not deep, tables=deep)
     written = record.checksums.get("params.json")
     if not problem and written and written["sha256"] != digest:
         problem = "params.json is not as it was written (its checksum differs)"

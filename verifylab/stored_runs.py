@@ -146,7 +146,7 @@ def stored_runs(*folders: str | Path) -> list[StoredRun]:
 def _read(folder: Path, named: Path) -> StoredRun | None:
     """Read a run; `named` may be a link to its folder."""
     record = read_record(folder)
-    if record is None or record.status != "ok" or damage(folder, record):
+    if record is None or record.status != "ok" or damage(folder, record, tables=True):
         return None
     where, _, _ = read_object(folder, "provenance.json")
     parameters = read_object(folder, "params.json")[0].get("parameters")
