@@ -30,6 +30,7 @@ __all__ = [
     "recommend",
     "recommend_arms",
     "recommend_measured",
+    "spans",
 ]
 
 #: `min_width` of the rows that hold the base: never canonical.

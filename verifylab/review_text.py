@@ -14,6 +14,7 @@ from verifylab.advise import in_words
 from verifylab.dcut import DCUT_WIDTH_CAP
 from verifylab.loading import Stored
 from verifylab.paths import shown
+from verifylab.recommend import spans
 from verifylab.review_settings import Setting, is_measured, other_parameters
 from verifylab.run_files import text
 from verifylab.stored_runs import StoredRun
@@ -213,10 +214,10 @@ def _by_width(tables: dict[str, pd.DataFrame]) -> list[str]:
     said = [f"Canonical against arrangement, tok/s: {_listed(canonical)}."]
     if "unpruned" in rate:
         off = 100 * (rate.unpruned / rate.arrangement - 1)
-        better = [str(w) for w in rate.index if rate.unpruned[w] > rate.canonical[w]]
+        better = [int(w) for w in rate.index if rate.unpruned[w] > rate.canonical[w]]
         said.append(
             f"D-Cut off (every draft verified) against arrangement: {_listed(off)}; it "
-            + (f"beats canonical at {', '.join(better)}." if better else "never beats canonical.")
+            + (f"beats canonical at {spans(better)}." if better else "never beats canonical.")
         )
     return said
 
