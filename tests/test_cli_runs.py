@@ -22,7 +22,7 @@ from verifylab import cli, report, store
 from verifylab.comparing import compare_results, lower_is_better
 from verifylab.loading import COLUMNS, scan
 from verifylab.provenance import library_hash
-from verifylab.records import SCHEMA, Record
+from verifylab.records import SCHEMA, Record, checksums
 from verifylab.store import Store, StoreError
 
 RECORD = Record(
@@ -313,9 +313,12 @@ def test_an_older_schema_is_read_and_a_newer_one_refused():
     first = {k: v for k, v in asdict(RECORD).items() if k in list(asdict(RECORD))[:7]}
     (folder / "status.json").write_text(json.dumps({**first, "run": "a", "schema": 1}))
     assert store.load(folder).status.tolist() == ["ok"]
+    second = {**asdict(RECORD), "run": "a", "schema": 2, "checksums": checksums(folder)}
+    (folder / "status.json").write_text(json.dumps(second))
+    assert store.load(folder).status.tolist() == ["ok"]
     edit(folder, schema=SCHEMA + 1)
     assert scan(folder)[0].status == "corrupt"
-    with pytest.raises(StoreError, match="written by a newer verifylab: schema 3, this one reads"):
+    with pytest.raises(StoreError, match="written by a newer verifylab: schema 4, this one reads"):
         store.load("runs")
 
 

@@ -12,7 +12,7 @@ from verifylab.counters import SCALARS, times
 from verifylab.experiment import Settings, grid
 from verifylab.gate import Gate
 from verifylab.machine import load_profile
-from verifylab.recommend import NEVER, log_gains, recommend, recommend_arms
+from verifylab.recommend import NEVER, Recommendation, log_gains, recommend, recommend_arms
 from verifylab.workload import calibrated
 
 GB10 = load_profile("gb10-published")
@@ -241,3 +241,21 @@ def test_draws_are_checked(draws):
     runs = made({8: 0.1}, [0, 8])
     with pytest.raises(ValueError, match="draws must be "):
         recommend(runs, GB10, draws=draws)
+
+
+def test_the_runner_up_is_named_with_all_that_decide_alike():
+    def said(*rows, own=7, probability=0.6):
+        table = pd.DataFrame(rows, columns=["min_width", "gain_pct", "probability"])
+        table = table.assign(gain_low=table.gain_pct - 1, gain_high=table.gain_pct + 1)
+        made = Recommendation(own, (own,), probability, 1.0, 0.0, 2.0, False, False, "seeds",
+                              (2, 6, 7, 8), table)  # fmt: skip
+        return made.sentence()
+
+    assert "redraws of seeds (next is 5, 6, in 40%). Against" in said(
+        (7, 1.0, 0.6), (5, 0.9, 0.4), (6, 0.9, 0.4), (2, 0.1, 0.0)
+    )
+    assert "(more often it is never canonical, in 70%)" in said(
+        (7, 1.0, 0.3), (9, 0.0, 0.7), probability=0.3
+    )
+    assert "redraws of seeds. Against" in said((7, 1.0, 1.0), (8, 0.5, 0.0), probability=1.0)
+    assert "redraws of seeds. Against" in said((7, 1.0, 1.0), probability=1.0)

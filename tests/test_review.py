@@ -290,6 +290,15 @@ def test_figures_of_an_earlier_set_do_not_stay(review, tmp_path):
     out = tmp_path / "out"
     save_review(review, out)
     (out / "mine.csv").write_text("kept")
+    mine = tmp_path / "mine" / "6_policy_map.png"
+    mine.parent.mkdir()
+    mine.write_text("a reader's own")
+    gate = collect([STORED / "width_gate"])
+    assert save_review(gate, mine.parent) and mine.read_text() == "a reader's own"
+    (tmp_path / "taken" / mine.name).mkdir(parents=True)
+    with pytest.raises(ValueError, match="6_policy_map.png is there already"):
+        save_review(gate, tmp_path / "taken")
+    assert [path.name for path in (tmp_path / "taken").iterdir()] == [mine.name]
     alone = collect([STORED / "why_it_costs"])
     left = {path.name for path in save_review(alone, out)}
     assert {path.name for path in out.iterdir()} == {*left, "mine.csv"}
@@ -468,14 +477,15 @@ def test_what_is_not_as_it_was_stored_is_passed_over_and_named(tmp_path):
             record = replace(record, status="failed", error="RuntimeError: the\nGPU fell over")
         write_records(bad, record, {"seeds": at}, provenance)
     arms = gate.with_name("edited") / "arms.csv"
-    arms.write_text(arms.read_text().replace("8", "9", 1))
+    arms.write_text(arms.read_text().replace("8", "19", 1))
     (gate.with_name("missing") / "recommendation.csv").unlink()
     with (gate.with_name("torn") / "figures" / "a.b.csv").open("a") as file:
         file.write("2\n")
+    size = (gate / "arms.csv").stat().st_size
     review = collect([runs])
     assert review.drawn[0].run.folder == gate
     assert review.passed_over == (
-        "width_gate/edited: corrupt, arms.csv is not as it was written (its checksum differs)",
+        f"width_gate/edited: corrupt, arms.csv has {size + 1} bytes, {size} were written",
         "width_gate/failed: failed, RuntimeError: the GPU fell over",
         "width_gate/missing: corrupt, no recommendation.csv",
         "width_gate/torn: corrupt, figures/a.b.csv has 6 bytes, 4 were written",
@@ -488,8 +498,11 @@ def test_what_is_not_as_it_was_stored_is_passed_over_and_named(tmp_path):
     shutil.rmtree(plain)
     shutil.copytree(gate.with_name("torn"), gate.with_name("torn2"))
     assert collect([runs]).passed_over == (
-        "4 corrupt, 1 failed, such as width_gate/edited: verifylab runs lists them",
+        "4 corrupt, 1 failed, such as width_gate/edited (verifylab runs SWEEP/RUN --show says why)",
     )
+    arms.write_text((gate / "arms.csv").read_text().replace("8", "9", 1))
+    with pytest.raises(ValueError, match="edited/arms.csv cannot be read: it is not as it was wr"):
+        collect([runs])
 
 
 def test_dark_mirrors_greys_and_keeps_what_is_hidden():
@@ -575,9 +588,15 @@ def test_names_are_drawn_as_they_are_spelled(tmp_path):
 
 def test_a_name_that_cannot_be_written_is_drawn_with_question_marks(tmp_path):
     (run,) = (STORED / "width_gate").glob("*/")
-    shutil.copytree(run, tmp_path / os.fsdecode(b"s\xff") / "a\x07b")
+    bad = tmp_path / os.fsdecode(b"s\xff") / "a\x07c"
+    shutil.copytree(run, bad.with_name("a\x07b"))
+    shutil.copytree(run, bad)
+    body = json.loads((bad / "status.json").read_text())
+    body |= {"status": "failed", "error": "x\x1b[31m y"}
+    (bad / "status.json").write_text(json.dumps(body))
     review = collect([tmp_path])
     assert " | s?/a?b | " in review.drawn[0].caption
+    assert review.passed_over == ("s?/a?c: failed, x?[31m y",)
     for path in save_review(review, tmp_path / "out"):
         if path.suffix == ".svg":
             ElementTree.parse(path)

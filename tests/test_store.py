@@ -54,11 +54,11 @@ def test_a_run_has_its_place_and_its_records(tmp_path):
     assert folder == tmp_path / "s" / "r"
     assert read_record(folder) == OK
     assert json.loads((folder / "params.json").read_text()) == {
-        "schema": 2,
+        "schema": 3,
         "parameters": {"a": 1},
         "repeat": 0,
     }
-    assert json.loads((folder / "provenance.json").read_text()) == {"schema": 2, "commit": "c"}
+    assert json.loads((folder / "provenance.json").read_text()) == {"schema": 3, "commit": "c"}
     assert (folder / "summary.txt").read_text() == "wrote r/figures/f.svg\n"
     assert names(tmp_path / "s") == [".lock", "r"]
 
@@ -120,7 +120,7 @@ def test_a_record_of_another_schema_or_status_is_no_record(tmp_path):
         newer = put(store, replace(OK, schema=99))
         assert read_record(newer) is None
         # A run would replace it, so the sweep does not go on.
-        with pytest.raises(StoreError, match="a newer verifylab: schema 99, this one reads 1 and"):
+        with pytest.raises(StoreError, match="a newer verifylab: schema 99, this one reads 1, 2"):
             store.find("r", OK.identity)
         shutil.rmtree(newer)
         assert read_record(put(store, replace(OK, status="splendid"))) is None

@@ -16,7 +16,7 @@ import pandas as pd
 from verifylab.checks import fraction, whole
 from verifylab.counters import SCALARS
 from verifylab.dcut import DEFAULT_LADDER, DEFAULT_RATIO, DraftLadder, snap_ratio
-from verifylab.experiment import UNPRUNED, Settings, grid
+from verifylab.experiment import UNPRUNED, Settings, grid, in_words
 from verifylab.gate import Gate
 from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
 from verifylab.graph_price import NODES_PER_GRAPH, graph_ms_of, with_graph_ms
@@ -33,7 +33,6 @@ __all__ = [
     "advise",
     "best_gates",
     "graph_ms_of",
-    "in_words",
     "policy_map",
     "policy_runs",
     "policy_table",
@@ -284,7 +283,7 @@ def _off_sentence(widths: Sequence[int], gains: pd.DataFrame) -> list[str]:
     if UNPRUNED not in set(gains.policy):
         return []
     return [
-        "D-Cut off instead (unpruned: every draft verified, one key a width, no new kernels) "
+        "D-Cut off instead (unpruned: every draft verified, no new kernels) "
         f"gains over the better arm {_over_better(widths, gains, UNPRUNED)}."
     ]
 
@@ -295,11 +294,6 @@ def _over_better(widths: Sequence[int], gains: pd.DataFrame, name: str) -> str:
         f"{with_interval(row.gain_pct, row.gain_low, row.gain_high)} at {row.Index}"
         for row in rows.itertuples()
     )
-
-
-def in_words(policy: str) -> str:
-    """Return how a policy is spoken of: `UNPRUNED` is no key policy, but D-Cut off."""
-    return "D-Cut off" if policy == UNPRUNED else policy
 
 
 def best_gates(

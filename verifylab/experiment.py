@@ -52,6 +52,7 @@ __all__ = [
     "Settings",
     "Step",
     "grid",
+    "in_words",
     "run",
     "run_on",
     "running",
@@ -67,8 +68,12 @@ ARMS = ("arrangement", "canonical")
 UNPRUNED = "unpruned"
 #: What `grid` writes as the spread of a recorded trace, which has the one that it has.
 TRACE_SPREAD = -1.0
-
 AnyWorkload = Workload | TraceWorkload
+
+
+def in_words(arm: str) -> str:
+    """Return how an arm is spoken of: `UNPRUNED` is no key policy, but D-Cut off."""
+    return "D-Cut off" if arm == UNPRUNED else arm
 
 
 @dataclass(frozen=True, slots=True)

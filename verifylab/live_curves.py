@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from verifylab.advise import in_words
-from verifylab.experiment import UNPRUNED
+from verifylab.experiment import UNPRUNED, in_words
 from verifylab.live_views import (
     BAND,
     BLUE,

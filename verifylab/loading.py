@@ -69,7 +69,9 @@ class Stored:
     parameters: dict[str, Any] = field(default_factory=dict)
 
 
-def scan(paths: str | Path | Iterable[str | Path], *, deep: bool = False) -> list[Stored]:
+def scan(
+    paths: str | Path | Iterable[str | Path], *, deep: bool = False, tables: bool = False
+) -> list[Stored]:
     """List the runs in any number of folders, by sweep and name.
 
     ``corrupt`` is judged by the records and by the sizes of files, ``stale`` by the hashes of the
@@ -80,7 +82,9 @@ def scan(paths: str | Path | Iterable[str | Path], *, deep: bool = False) -> lis
     paths : path or paths
         Folders of runs, of sweeps or of all sweeps.
     deep : bool
-        Also hold every data file against its checksum, the CSV files too.
+        Also hold every data file against its checksum, tables too.
+    tables : bool
+        Look at the CSV files as well.
 
     Raises
     ------
@@ -91,7 +95,7 @@ def scan(paths: str | Path | Iterable[str | Path], *, deep: bool = False) -> lis
     found: dict[Path, Stored] = {}
     for run, foreign in _runs(paths):
         if not foreign:
-            found.setdefault(run, _stored(run, fresh, deep))
+            found.setdefault(run, _stored(run, fresh, deep, tables or deep))
     return sorted(found.values(), key=lambda stored: (stored.sweep, stored.run))
 
 
@@ -234,13 +238,13 @@ def is_run(folder: Path) -> bool:
     return any((folder / name).is_file() for name in _OF_A_RUN)
 
 
-def _stored(folder: Path, fresh: Callable[[Record], bool], deep: bool) -> Stored:
+def _stored(folder: Path, fresh: Callable[[Record], bool], deep: bool, tables: bool) -> Stored:
     sweep = folder.parent.name or folder.resolve().parent.name
     record, problem = read_status(folder)
     parameters, digest, unsound = _parameters(folder)
     if record is None:
         return Stored(sweep, folder.name, folder, "corrupt", problem, None, parameters)
-    problem = damage(folder, record, quick=not deep, tables=deep)
+    problem = damage(folder, record, quick=not deep, tables=tables)
     written = record.checksums.get("params.json")
     if not problem and written and written["sha256"] != digest:
         problem = "params.json is not as it was written (its checksum differs)"

@@ -142,6 +142,11 @@ def _naming(error: OSError, path: Path) -> OSError:
     return OSError(error.errno, f"cannot be written: {error.strerror or error}", str(path))
 
 
+def printable(text: str) -> str:
+    """Return a text of one line, a question mark for what cannot be written or drawn in it."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
 def writable_folder(out: object, *, name: str = "out") -> str:
     """Return `out` where files can be written into it, or it is ``""`` (nothing is to be written).
 

@@ -13,11 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from verifylab.advise import in_words
 from verifylab.draft_calibration import calibration
 from verifylab.draft_sequences import autocorrelation, sequence_spread
 from verifylab.draft_trace import DraftTrace
-from verifylab.experiment import UNPRUNED
+from verifylab.experiment import UNPRUNED, in_words
 from verifylab.plots import STYLE, draw_difference, footnote
 from verifylab.plots_drafts import draw_autocorrelation, draw_calibration, draw_sequence_spread
 

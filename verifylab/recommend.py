@@ -97,11 +97,7 @@ class Recommendation:
             )
         sure = f"{self.probability:.0%}" if self.probability < 0.995 else "over 99%"
         said = f"{what} Best, or level with the best, in {sure} of the redraws of {self.redrawn}"
-        others = self.table[~self.table.min_width.isin([*self.same_as, self.min_width])]
-        if others.probability.max() >= 0.005:
-            row = others.loc[others.probability.idxmax()]
-            said += f" (next is {row.min_width:g}, in {row.probability:.0%})"
-        said += "."
+        said += f"{self._next()}."
         if self.never:
             return said
         mean = f"mean over widths {spans(self.widths)} ("
@@ -111,6 +107,18 @@ class Recommendation:
             f"{said} Against never canonical: {self.gain_pct:+z.1f} % tok/s, {mean}95 % interval "
             f"{self.gain_low:+z.1f} to {self.gain_high:+z.1f})."
         )
+
+    def _next(self) -> str:
+        """Name what is best most often of the others, and all that are the same run."""
+        others = self.table[~self.table.min_width.isin([*self.same_as, self.min_width])]
+        if not others.probability.max() >= 0.005:
+            return ""
+        top = others.loc[others.probability.idxmax()]
+        same = ["gain_pct", "gain_low", "gain_high", "probability"]
+        alike = others.min_width[(others[same] == top[same]).all(axis=1)]
+        name = "never canonical" if alike.max() > max(self.widths) else spans(alike)
+        often = "next is" if top.probability <= self.probability else "more often it is"
+        return f" ({often} {name}, in {top.probability:.0%})"
 
 
 def spans(numbers: Iterable[int]) -> str:

@@ -37,10 +37,11 @@ __all__ = [
     "write_records",
 ]
 
-#: Version of the folder's layout and of the JSON files in it.
-SCHEMA = 2
+#: Version of the folder's layout and of the JSON files in it: 2 brought checksums, 3 those of
+#: tables and of what lies in ``figures/``.
+SCHEMA = 3
 #: Versions that this code reads.
-READABLE = (1, 2)
+READABLE = (1, 2, 3)
 #: How a record of a schema to come is spoken of.
 NEWER = "written by a newer verifylab"
 #: What a run is stored with.
@@ -152,7 +153,7 @@ def read_status(folder: Path) -> tuple[Record | None, str]:
     if schema not in READABLE:
         newer = isinstance(schema, int) and schema > SCHEMA
         what = NEWER if newer else "of an unknown kind"
-        readable = " and ".join(map(str, READABLE))
+        readable = ", ".join(map(str, READABLE[:-1])) + f" and {READABLE[-1]}"
         return None, f"a status.json {what}: schema {schema!r}, this one reads {readable}"
     if isinstance(body.get("notes"), list):
         body["notes"] = tuple(body["notes"])

@@ -212,7 +212,7 @@ def collect(folders: Sequence[str | Path]) -> Review:
         raise ValueError(f"sweeps must be a list of folders, got {folders!r}")
     runs = stored_runs(*folders)
     there = [folder for folder in folders if Path(folder).is_dir()]
-    seen = scan(there, deep=True)
+    seen = scan(there, tables=True)
     bad = [run for run in seen if run.status not in GOOD]
     named = ", ".join(map(str, folders))
     if not runs:

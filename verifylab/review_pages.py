@@ -17,7 +17,7 @@ from matplotlib.transforms import Bbox
 from verifylab.dark import darken
 from verifylab.paths import shown, write_files
 from verifylab.plots import STYLE
-from verifylab.review import PANELS, Drawn, Review, as_stored
+from verifylab.review import PANELS, Drawn, Panel, Review, as_stored
 
 __all__ = ["paragraph", "save_review"]
 
@@ -74,7 +74,7 @@ def save_review(review: Review, folder: str | Path) -> list[Path]:
     ValueError
         When the folder holds a page or hand-out of something else.
     """
-    _refuse_foreign(Path(folder), review)
+    again = _refuse_foreign(Path(folder), review)
     contents: dict[str, str | bytes] = {}
     images: dict[str, tuple[bytes, bytes]] = {}
     for drawn in review.drawn:
@@ -93,21 +93,21 @@ def save_review(review: Review, folder: str | Path) -> list[Path]:
         "handout.pdf": _handout(review),
     }
     written = write_files(folder, {**front, **contents})
-    _clear(Path(folder), kept=set(contents))
+    if again:
+        _clear(Path(folder), kept=set(contents))
     return written
 
 
 def _clear(folder: Path, kept: set[str]) -> None:
     """Take away the figures that an earlier set left here and this one does not have."""
-    for panel in PANELS:
-        for name in (*_files(panel.name), *(f"{panel.name}.{table}.csv" for table in panel.needs)):
-            if name not in kept:
-                (folder / name).unlink(missing_ok=True)
+    for name in {name for panel in PANELS for name in _files(panel)} - kept:
+        (folder / name).unlink(missing_ok=True)
 
 
-def _files(name: str) -> list[str]:
-    """Return the files of a figure."""
-    return [f"{name}{ending}.{kind}" for ending in _ENDINGS for kind in _UNDATED]
+def _files(panel: Panel) -> list[str]:
+    """Return the files of a figure, and of the tables behind it."""
+    pictures = [f"{panel.name}{ending}.{kind}" for ending in _ENDINGS for kind in _UNDATED]
+    return pictures + [f"{panel.name}.{table}.csv" for table in panel.needs]
 
 
 def paragraph(text: str) -> str:
@@ -115,20 +115,23 @@ def paragraph(text: str) -> str:
     return f'<p class="tex2jax_ignore mathjax_ignore">{escape(text)}</p>'
 
 
-def _refuse_foreign(folder: Path, review: Review) -> None:
-    """Refuse to write into a stored run, or over what is not an earlier set."""
+def _refuse_foreign(folder: Path, review: Review) -> bool:
+    """Refuse to write into a stored run, or over what is not an earlier set; return if one is."""
     for parent in (folder.absolute(), *folder.absolute().parents):
         if (parent / "status.json").is_file():
             raise ValueError(f"{shown(parent)} is a stored run: name a folder outside it")
-    names = [name for drawn in review.drawn for name in _files(drawn.panel.name)]
-    names += [f"{d.panel.name}.{table}.csv" for d in review.drawn for table in d.tables]
+    every = {name: panel for panel in PANELS for name in _files(panel)}
+    drawn = {d.panel for d in review.drawn}
     page = folder / "index.html"  # written before all else
     own = page.is_file() and _MARK.encode() in page.read_bytes()
-    for path in (page, *(folder / name for name in ("handout.pdf", *names))):
-        if path.is_dir() or (path.exists() and not own):
+    for name in ("index.html", "handout.pdf", *every):
+        path = folder / name
+        written = every.get(name) in {None, *drawn}
+        if path.is_dir() or (written and path.exists() and not own):
             raise ValueError(
                 f"{shown(path)} is there already, and not of a design review: name another folder"
             )
+    return own
 
 
 def _bytes(figure: Figure, kind: str) -> bytes:

@@ -10,10 +10,10 @@ from itertools import groupby
 
 import pandas as pd
 
-from verifylab.advise import in_words
 from verifylab.dcut import DCUT_WIDTH_CAP
+from verifylab.experiment import in_words
 from verifylab.loading import Stored
-from verifylab.paths import shown
+from verifylab.paths import printable, shown
 from verifylab.recommend import spans
 from verifylab.review_settings import Setting, is_measured, other_parameters
 from verifylab.run_files import text
@@ -138,12 +138,16 @@ def bad_runs(bad: Sequence[Stored]) -> Iterator[str]:
     """
     if len(bad) <= _FEW:
         for run in bad:
-            error = " ".join(run.error.split())
-            yield f"{run.sweep}/{run.run}: {run.status}" + (f", {error[:200]}" if error else "")
+            error = printable(" ".join(run.error.split()))[:200]
+            yield f"{_named(run)}: {run.status}" + (f", {error}" if error else "")
     else:
         counts = Counter(run.status for run in bad)
         said = ", ".join(f"{n} {status}" for status, n in counts.items())
-        yield f"{said}, such as {bad[0].sweep}/{bad[0].run}: verifylab runs lists them"
+        yield f"{said}, such as {_named(bad[0])} (verifylab runs SWEEP/RUN --show says why)"
+
+
+def _named(run: Stored) -> str:
+    return printable(f"{run.sweep}/{run.run}")
 
 
 def _left(runs: list[StoredRun], used: Sequence[Study]) -> Iterator[str]:

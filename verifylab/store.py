@@ -204,7 +204,7 @@ class Store:
             return None, f"last time {record.status}"
         if record.identity != identity:
             return None, "stale: parameters, notebook or library changed"
-        if problem := damage(folder, record, tables=True):
+        if problem := damage(folder, record):
             return None, problem
         return record, ""
 

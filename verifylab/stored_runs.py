@@ -5,6 +5,8 @@ The one place that knows how a run's folder looks; the rest asks for tables. Not
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from verifylab.loading import read_object
-from verifylab.paths import shown
+from verifylab.paths import printable, shown
 from verifylab.records import damage, read_record
+from verifylab.run_files import content
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,6 +38,8 @@ class StoredRun:
         First characters of the commit it ran at, ``+`` where there were changes; "" unknown.
     ended : str
         When, ISO; "" unknown.
+    checksums : dict
+        Of its files, as in `records.Record`.
     """
 
     sweep: str
@@ -43,6 +48,7 @@ class StoredRun:
     parameters: dict[str, Any] = field(default_factory=dict)
     commit: str = ""
     ended: str = ""
+    checksums: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
 
     @property
     def date(self) -> str:
@@ -88,7 +94,12 @@ class StoredRun:
         if path is None:
             raise ValueError(f"{shown(self.folder)} holds no table {name!r}")
         try:
-            return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+            held = content(path)
+            written = self.checksums.get(path.relative_to(self.folder).as_posix(), {})
+            if "sha256" in written and hashlib.sha256(held).hexdigest() != written["sha256"]:
+                raise ValueError("it is not as it was written (its checksum differs)")
+            buffer = io.BytesIO(held)
+            return pd.read_parquet(buffer) if path.suffix == ".parquet" else pd.read_csv(buffer)
         except Exception as error:  # pyarrow and pandas raise of many kinds on damage
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise ValueError(f"{shown(path)} cannot be read: {reason}") from None
@@ -127,8 +138,8 @@ class StoredRun:
 def stored_runs(*folders: str | Path) -> list[StoredRun]:
     """List the good runs in folders of a run, of a sweep or of all sweeps, by name.
 
-    One whose data files are not as they were written is none. A folder that does not exist holds
-    none.
+    One of which a file is missing or has another size than was written is none; `StoredRun.table`
+    holds what it reads against its checksum. A folder that does not exist holds none.
     """
     found: dict[Path, StoredRun] = {}
     for given in folders:
@@ -146,20 +157,20 @@ def stored_runs(*folders: str | Path) -> list[StoredRun]:
 def _read(folder: Path, named: Path) -> StoredRun | None:
     """Read a run; `named` may be a link to its folder."""
     record = read_record(folder)
-    if record is None or record.status != "ok" or damage(folder, record, tables=True):
+    if record is None or record.status != "ok" or damage(folder, record, quick=True, tables=True):
         return None
     where, _, _ = read_object(folder, "provenance.json")
-    parameters = read_object(folder, "params.json")[0].get("parameters")
+    body, digest, _ = read_object(folder, "params.json")
+    if digest != record.checksums.get("params.json", {}).get("sha256", digest):
+        return None
+    parameters = body.get("parameters")
     commit = str(where.get("commit") or "")[:9]
     return StoredRun(
-        _printable(named.parent.name),
-        _printable(named.name),
+        printable(named.parent.name),
+        printable(named.name),
         folder,
         parameters if isinstance(parameters, dict) else {},
         commit + ("+" if commit and where.get("dirty") else ""),
         record.ended,
+        record.checksums,
     )
-
-
-def _printable(name: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in name)
