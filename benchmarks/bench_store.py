@@ -25,7 +25,8 @@ from verifylab.executors import LocalExecutor
 from verifylab.gridfile import read_grid
 from verifylab.isolated import _environment
 from verifylab.provenance import library_hash
-from verifylab.records import Record, checksums
+from verifylab.records import SCHEMA, Record, checksums
+from verifylab.stored_runs import stored_runs
 from verifylab.sweep import run_sweep
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -94,9 +95,16 @@ def fill(folder: Path, stored: int) -> None:
             first = run
         else:
             shutil.copyfile(first / "result.parquet", run / "result.parquet")
-        parameters = {"schema": 2, "parameters": {"ratio": at / stored, "count": at}, "repeat": 0}
+        (run / "figures").mkdir()
+        for name in ("arms", "differences", "recommendation"):
+            (run / "figures" / f"f.{name}.csv").write_text("width,tok_s\n2,1.0\n" * 40)
+        parameters = {
+            "schema": SCHEMA,
+            "parameters": {"ratio": at / stored, "count": at},
+            "repeat": 0,
+        }
         (run / "params.json").write_text(json.dumps(parameters))
-        (run / "provenance.json").write_text('{"schema": 2}')
+        (run / "provenance.json").write_text(json.dumps({"schema": SCHEMA}))
         record = Record(
             run.name, "ok", "", 1.0, "2026-01-01", "2026-01-01", "i", library=library_hash(),
             checksums=checksums(run),
@@ -130,6 +138,8 @@ def main() -> None:
         say(f"{given.stored:,} stored, scan", f"{took:.2f} s", "")
         took = timed(lambda: loading.load(store))
         say(f"{given.stored:,} stored, load", f"{took:.2f} s", "< 5 s")
+        took = timed(lambda: stored_runs(store))
+        say(f"{given.stored:,} stored, for overlays", f"{took:.2f} s", "")
 
 
 if __name__ == "__main__":
