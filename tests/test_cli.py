@@ -270,7 +270,7 @@ def test_help_of_every_command():
 
 def test_whole_numbers():
     assert whole_numbers("--n", " 2, +4 ,08", 1, 8) == [2, 4, 8]
-    with pytest.raises(ValueError, match="--n must be at most 1 numbers, got 2"):
+    with pytest.raises(ValueError, match="--n must have at most 1 number, got 2"):
         whole_numbers("--n", "1,2", 1, 8, most=1)
 
 

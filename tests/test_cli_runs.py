@@ -446,6 +446,15 @@ def test_rows_are_told_apart_by_values_of_every_kind(values):
     assert invoke("compare", "a", "b").exit_code == 1 and invoke("report", "a").exit_code == 0
 
 
+def test_modelled_times_are_not_held_against_measured_ones():
+    put("a", "r", {"tok_s": [1.0], "time": ["modelled"]}, {})
+    put("b", "r", {"tok_s": [9.0], "time": ["measured"]}, {})
+    assert "times of A are modelled, those of B measured: they cannot be" in refused(
+        "compare", "a", "b"
+    )
+    assert lines("compare", "b", "b")
+
+
 def test_compare_exits_1_on_a_regression_and_not_on_a_gain():
     frame_of("a", {"x": {"ratio": 0.5}})
     frame_of("b", {"x": {"ratio": 0.5}}, 0.9)

@@ -149,7 +149,8 @@ def test_a_measured_gate_is_told_from_what_is_modelled_beside_it(tmp_path):
     changed(gate, device="cuda")
     review = collect([runs])
     (basis,) = [line for line in review.verdict if line.startswith("Times of the width gate")]
-    assert "measured on GPU X, the other figures modelled on gb10-published; the width" in basis
+    told = "measured on GPU X, those of the other studies modelled on gb10-published; the width"
+    assert told in basis
     assert "a capture" not in basis
     readings = {d.panel.name: d.reading for d in review.drawn}
     assert "when the seeds are redrawn" in readings["3_gate"]
@@ -161,6 +162,36 @@ def test_a_measured_gate_is_told_from_what_is_modelled_beside_it(tmp_path):
         "capture and eviction, modelled. "
     )
     assert readings["6_policy_map"].startswith(other)
+    assert "Crosses: D-Cut off" in readings["4_split"]
+    arms = pd.read_csv(gate / "arms.csv")
+    arms[arms.policy != "unpruned"].to_csv(gate / "arms.csv", index=False)
+    alone = collect([gate])
+    (basis,) = [line for line in alone.verdict if line.startswith("Times of the width gate")]
+    assert "modelled" not in basis
+    assert not any("Crosses" in d.reading for d in alone.drawn)
+    assert any(line.startswith("Only the seeds are redrawn") for line in alone.verdict)
+
+
+def test_the_verdict_says_what_its_figure_draws(tmp_path):
+    runs, gate = a_copy(tmp_path)
+    path = gate / "differences.csv"
+    table = pd.read_csv(path)
+    part = 0.2 * (table.width == 8)
+    table.assign(
+        delta_pct=table.delta_pct + part, tokens_pct=table.tokens_pct + part
+    ).to_csv(path, index=False)  # fmt: skip
+    said = f"{table.delta_pct[table.width == 8].item() + 0.2:+.1f} % at 8"
+    assert any(said in line for line in collect([runs]).verdict if line.startswith("Canonical ag"))
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [(["STORED", "nowhere"], "nowhere is no folder of stored runs"), ([], "at least one folder"),
+     (["STORED", ""], "'' is no folder of stored runs"), ([__file__], "is no folder of stored")],
+)  # fmt: skip
+def test_a_folder_that_is_none_is_named(named, said):
+    with pytest.raises(ValueError, match=said):
+        collect([STORED if name == "STORED" else name for name in named])
 
 
 def test_runs_at_one_setting_are_not_told_apart(review):
@@ -231,7 +262,8 @@ def test_one_cell_of_a_grid_is_said_to_be_one(tmp_path):
         changed(cell, graph_capacity=capacity, seeds=3)
     ended(first, "2999-01-01")
     review = collect([runs])
-    assert review.verdict[0].startswith(f"width_gate/{first.name} is drawn, one of 6 settings of")
+    assert review.verdict[0].startswith("Gate at ")
+    assert review.verdict[1].startswith(f"width_gate/{first.name} is drawn, one of 6 settings of")
     (line,) = review.passed_over
     assert line.startswith("5 runs of width_gate, such as width_gate/cell-128: graph_capacity 128,")
     assert line.endswith("; and 1 more")

@@ -235,8 +235,8 @@ def test_a_full_run_redraws_what_the_study_redraws():
     quick, full = (curves(simulate(SMALL, full=f), machine, 8).recommendation for f in (0, 1))
     held = replace(SMALL, confidence_spread=0.5)
     fixed = curves(simulate(held, full=True), machine, 8).recommendation
-    assert quick.redrawn == fixed.redrawn == "seeds and machine"
-    assert full.redrawn == "seeds, confidence spread and machine"
+    assert quick.redrawn == "4 seeds and machine" and fixed.redrawn == "3 seeds and machine"
+    assert full.redrawn == "3 seeds, confidence spread and machine"
     study = Config(widths=SMALL.widths, min_widths=list(range(2, 10)), seeds=SMALL.seeds,
                    steps=SMALL.steps, warmup_steps=100, device="model")  # fmt: skip
     found = width_gate(study).recommendation
@@ -255,9 +255,12 @@ def test_the_copied_command_is_at_the_settings_shown():
     done = CliRunner().invoke(main, [*command, "--seeds", "2"])
     assert done.exit_code == 0, done.output
     assert (
-        "at 12.3 ms a capture and eviction, 5 graphs, D-Cut ratio 0.25, confidence spread 0, 2 "
-        "paired seeds of 1500 steps; intervals redraw seeds and machine." in done.stdout
+        "at 12.3 ms a capture and eviction, 5 graphs, D-Cut ratio 0.25, drafts 8:3, above:1, "
+        "confidence spread 0, 2 paired seeds of 1500 steps; intervals redraw seeds and machine."
+        in done.stdout
     )
+    off = grid_file(replace(asked, policy="unpruned"))
+    assert "# the arms and unpruned are in that notebook, other policies are not: verifylab" in off
     assert "12.3456789" in line and "only" not in grid_file(replace(asked, policy="indirect"))
     wrong = CliRunner().invoke(main, ["advise", "--spread", "2"])
     assert wrong.exit_code == 2 and "confidence spread must be" in wrong.stderr
@@ -267,7 +270,10 @@ def test_what_is_stored_is_counted_in_full():
     made = explorer(widths=[2, 8], seeds=3, steps=40, graph_ms=10.0, runs="nowhere")
     assert made.summary().endswith("quick look: 4 seeds x 250 steps.")
     made.run_in_full()
-    assert "at 10.0 ms a capture and eviction, 32 graphs, full run: 3 seeds x 40" in made.summary()
+    assert made.summary().endswith(
+        "at 10.0 ms a capture and eviction, 32 graphs, D-Cut ratio 0.75, drafts 8:3, above:1, "
+        "confidence spread 0.626, full run: 3 seeds x 40 steps."
+    )
     full = simulate(Exploration(widths=[2, 8], seeds=3, steps=40, graph_ms=10.0), full=True)
     again = curves(full, Exploration(graph_ms=10.0).profile(), 8)
     assert made.summary().startswith(again.recommendation.sentence())

@@ -165,7 +165,8 @@ def whole_numbers(
             raise ValueError(f"{name} must be from {low} to {high}, got {digits[:40]}")
         numbers.append(number)
     if most is not None and len(numbers) > most:
-        raise ValueError(f"{name} must be at most {most} numbers, got {len(numbers)}")
+        many = "s" * (most != 1)
+        raise ValueError(f"{name} must have at most {most} number{many}, got {len(numbers)}")
     return numbers
 
 

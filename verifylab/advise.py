@@ -240,8 +240,8 @@ def advise(
             _policy_sentence(widths, gains, table),
             *_off_sentence(widths, gains),
             f"Modelled on {machine.name} at {cost:.1f} ms a capture and eviction, {capacity} "
-            f"graphs, D-Cut ratio {ratio:g}{of_spread}, {seeds} paired seeds of {steps} steps; "
-            f"intervals redraw {redraw}.",
+            f"graphs, D-Cut ratio {ratio:g}, drafts {ladder.in_words()}{of_spread}, {seeds} paired "
+            f"seeds of {steps} steps; intervals redraw {redraw}.",
         ),
         recommendation,
         gains,

@@ -33,11 +33,8 @@ def figures(sweeps: tuple[str, ...], out: str, as_json: bool) -> None:
     files = [sweep for sweep in sweeps if Path(sweep).is_file()]
     if len(files) == len(sweeps):
         files = []  # no folder beside them
-    for sweep in sweeps:
-        if sweep in files:  # from runs/*
-            click.echo(f"passed over {sweep}: a file", err=True)
-        elif not Path(sweep).is_dir():
-            raise ValueError(f"{sweep} is no folder of stored runs: name runs/SWEEP")
+    for file in files:  # from runs/*
+        click.echo(f"passed over {file}: a file", err=True)
     if not out:
         raise ValueError("--out must be the name of a folder, got ''")
     review = collect([sweep for sweep in sweeps if sweep not in files])

@@ -131,6 +131,10 @@ def compare_results(
     for name, frame in (("A", a), ("B", b)):
         if frame.empty:
             raise ValueError(f"{name} has no run with a result to compare")
+    clocks = [set(frame["time"].dropna()) if "time" in frame else set() for frame in (a, b)]
+    if all(clocks) and not clocks[0] & clocks[1]:
+        one, other = (" and ".join(sorted(map(str, clock))) for clock in clocks)
+        raise ValueError(f"times of A are {one}, those of B {other}: they cannot be compared")
     metrics = list(metrics) or _default(a, b)
     for metric in metrics:
         for name, frame in (("A", a), ("B", b)):

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -380,6 +381,15 @@ class DraftLadder:
 
     def __str__(self) -> str:
         return ",".join(f"{width}:{drafts}" for width, drafts in self.rungs)
+
+    def in_words(self) -> str:
+        """Write it so that two ladders of the same drafts at every width are the same text."""
+        rungs = self.rungs
+        last = [up_to for (up_to, d), (_, after) in pairwise(rungs) if d != after]
+        said = [f"{up_to}:{self.drafts(up_to)}" for up_to in last]
+        return ", ".join(
+            [*said, f"above:{rungs[-1][1]}" if said else f"{rungs[-1][1]} at every width"]
+        )
 
 
 #: The ladder of the seed's engine (design note, section 2).

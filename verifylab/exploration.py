@@ -215,7 +215,7 @@ def grid_file(settings: Exploration, name: str = "explored") -> str:
     """Return a sweep of ``02_width_gate.ipynb`` with one row: these settings.
 
     Save it as ``NAME.toml`` in ``data/sweeps/`` and run ``verifylab sweep data/sweeps/NAME.toml``.
-    It compares the two arms: the further policy stands as a comment.
+    It compares the two arms and D-Cut off: another policy stands as a comment.
     """
     row: dict[str, Any] = {
         "widths": settings.widths,
@@ -252,7 +252,9 @@ def _others(settings: Exploration) -> str:
     if settings.confidence_spread is not None:
         cost += f" --spread {settings.confidence_spread!r}"
     what = f"the policy {settings.policy} is not in that notebook"
-    if settings.policy not in CANDIDATES:
+    if settings.policy == UNPRUNED:
+        what = "the arms and unpruned are in that notebook, other policies are not"
+    elif settings.policy not in CANDIDATES:
         what += ", and of what follows only the others are"
     return (
         f"{what}: verifylab advise --widths {','.join(map(str, settings.widths))}{cost} --capacity "

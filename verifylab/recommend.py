@@ -262,7 +262,7 @@ def recommend_measured(runs: pd.DataFrame, *, draws: int = 2000, seed: int = 0) 
         As in `measured_log_gains`.
     """
     central, drawn, widths, min_widths = measured_log_gains(runs, draws=draws, seed=seed)
-    return chosen(central, drawn, widths, min_widths, "seeds")
+    return chosen(central, drawn, widths, min_widths, f"{runs.seed.nunique()} seeds")
 
 
 def recommend(
@@ -314,7 +314,7 @@ def recommend_arms(
 def _redrawn_from(runs: pd.DataFrame) -> str:
     """Say what `log_gains` redraws of such runs: without several spreads, not the spread."""
     spread = ", confidence spread" if runs.spread.nunique() > 1 else ""
-    return f"seeds{spread} and machine"
+    return f"{runs.seed.nunique()} seeds{spread} and machine"
 
 
 def chosen(

@@ -19,9 +19,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from verifylab.dcut import DCUT_WIDTH_CAP
+from verifylab.experiment import UNPRUNED
 from verifylab.gate import CANONICAL_KEY_MIN_WIDTH
 from verifylab.loading import passed_over as foreign
 from verifylab.loading import scan, told_of
+from verifylab.paths import shown
 from verifylab.plots import (
     STYLE,
     draw_collapse,
@@ -90,8 +92,8 @@ PANELS = (
     ),
     Panel(
         "4_split", "What it costs and saves", ("differences", "arms"), "width_gate",
-        "The difference split exactly by cause. Green ticks: own depths kept, captures free. "
-        "Crosses: D-Cut off, every draft verified; above the diamond it beats canonical.",
+        "The difference split exactly by cause, over seeds. Green ticks: own depths kept, captures "
+        "free. {crosses}",
     ),
     Panel(
         "5_capacity_memory", "A larger cache instead", ("result", "harmless"), "cache_policies",
@@ -110,6 +112,7 @@ _OFF = (
     "Above the dotted line D-Cut is off: every sequence verifies all its drafts, and one key is "
     "left."
 )
+_CROSSES = "Crosses: D-Cut off, every draft verified; above the diamond it beats canonical."
 #: Studies in reading order: the first one that there is, is what the others are held against.
 _STUDIES = tuple(dict.fromkeys(panel.sweep for panel in PANELS))
 
@@ -203,16 +206,21 @@ def collect(folders: Sequence[str | Path]) -> Review:
     Raises
     ------
     ValueError
-        When there is no stored run, none of them has a figure in it, or tables contradict each
-        other, the run's parameters or its summary.
+        When one is no folder, there is no stored run, none of them has a figure in it, or tables
+        contradict each other, the run's parameters or its summary.
     """
     if isinstance(folders, (str, Path)):
         folders = [folders]
     if not isinstance(folders, Iterable) or not all(isinstance(f, (str, Path)) for f in folders):
         raise ValueError(f"sweeps must be a list of folders, got {folders!r}")
+    if not folders:
+        raise ValueError("sweeps must name at least one folder of stored runs")
+    for folder in folders:
+        if folder == "" or not Path(folder).is_dir():
+            named = shown(folder) if folder else "''"
+            raise ValueError(f"{named} is no folder of stored runs: name runs/SWEEP")
     runs = stored_runs(*folders)
-    there = [folder for folder in folders if Path(folder).is_dir()]
-    seen = scan(there, tables=True)
+    seen = scan(folders, tables=True)
     bad = [run for run in seen if run.status not in GOOD]
     named = ", ".join(map(str, folders))
     if not runs:
@@ -234,7 +242,7 @@ def collect(folders: Sequence[str | Path]) -> Review:
     with as_stored(*(study.run for study in used)):
         said = verdict(used, drain)
     missing = [panel for panel in PANELS if panel not in {d.panel for d in drawn}]
-    over = (*passed_over(runs, used, bad), *map(told_of, foreign(there)))
+    over = (*passed_over(runs, used, bad), *map(told_of, foreign(folders)))
     return Review(tuple(drawn), tuple(missing), said, over)
 
 
@@ -314,7 +322,11 @@ def _reading(panel: Panel, tables: dict[str, pd.DataFrame], setting: Setting) ->
     }[_redrawn(tables, setting)]
     kept = kernels_kept(tables["map"]) if "map" in tables else ""
     wide = "arms" in tables and tables["arms"].width.max() > DCUT_WIDTH_CAP
-    return panel.reading.format(redrawn=redrawn, kept=kept, off=_OFF if wide else "").strip()
+    crosses = "arms" in tables and UNPRUNED in set(tables["arms"].policy)
+    said = panel.reading.format(
+        redrawn=redrawn, kept=kept, off=_OFF if wide else "", crosses=_CROSSES if crosses else ""
+    )
+    return said.strip()
 
 
 def _redrawn(tables: dict[str, pd.DataFrame], setting: Setting) -> str:

@@ -37,7 +37,8 @@ _PAGE = """<!DOCTYPE html>
 :root {{ color-scheme: light dark; }}
 body {{ font: 16px/1.5 sans-serif; max-width: 1500px; margin: 0 auto; padding: 16px;
   color: #111; background: #fff; }}
-figure {{ margin: 0; }} figcaption {{ font-size: 14px; }} .runs {{ font-size: 13px; }}
+figure {{ margin: 0; break-inside: avoid; }} figcaption {{ font-size: 14px; }}
+.runs {{ font-size: 13px; }}
 main {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(min(460px, 100%), 1fr));
   gap: 28px; }}
 h1 {{ font-size: 24px; }} h2 {{ font-size: 17px; margin: 0 0 4px; }}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +75,7 @@ class Setting:
         return cls(
             _machine(run, tables),
             snap_ratio(given.get("dcut_ratio", DEFAULT_RATIO)),
-            _ladder(DraftLadder.parse(given.get("drafts", str(DEFAULT_LADDER)))),
+            DraftLadder.parse(given.get("drafts", str(DEFAULT_LADDER))).in_words(),
             whole("graph_capacity", given.get("graph_capacity", VERIFY_BATCHED_GRAPH_CAP), 1),
             _graph_ms(run, tables),
             None if spread is None else fraction("confidence_spread", spread),
@@ -91,7 +90,7 @@ class Setting:
         return cls(
             settings.profile().name,
             snap_ratio(settings.dcut_ratio),
-            _ladder(settings.ladder()),
+            settings.ladder().in_words(),
             settings.graph_capacity,
             settings.shown_graph_ms(),
             settings.confidence_spread,
@@ -158,14 +157,6 @@ def is_measured(tables: Mapping[str, pd.DataFrame]) -> bool:
     """Whether the arms of a width-gate run were timed on a device."""
     arms = tables.get("arms")
     return arms is not None and "time" in arms and arms.time.iloc[0] == "measured"
-
-
-def _ladder(ladder: DraftLadder) -> str:
-    """Write a ladder so that two of the same drafts at every width are the same text."""
-    rungs = ladder.rungs
-    last = [up_to for (up_to, d), (_, after) in pairwise(rungs) if d != after]
-    said = [f"{up_to}:{ladder.drafts(up_to)}" for up_to in last]
-    return ", ".join([*said, f"above:{rungs[-1][1]}" if said else f"{rungs[-1][1]} at every width"])
 
 
 def _machine(run: StoredRun, tables: Mapping[str, pd.DataFrame]) -> str:

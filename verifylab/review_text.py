@@ -80,10 +80,11 @@ def verdict(used: Sequence[Study], drain: Study | None = None) -> tuple[str, ...
     drain : Study, optional
         A run that drains: what its gate is.
     """
-    said = [*map(_one_of, used)]
     by_sweep = {study.sweep: study for study in used}
+    said: list[str] = []
     if gate := by_sweep.get("width_gate"):
         said += [*summary(gate.run)[:1], *_by_width(gate.tables), _drain(gate, drain)]
+    said[1:1] = map(_one_of, used)
     if why := by_sweep.get("why_it_costs"):
         # Its first line is the gate at fewer widths; the width-gate study owns that.
         told, kept = _told(why, used[0], 1), kernels_kept(why.tables["map"])
@@ -215,6 +216,8 @@ def _by_width(tables: dict[str, pd.DataFrame]) -> list[str]:
     rate = tables["arms"].pivot_table(index="width", columns="policy", values="tok_s")
     rate = rate[rate.index <= DCUT_WIDTH_CAP]
     canonical = 100 * (rate.canonical / rate.arrangement - 1)
+    if "differences" in tables:  # the mean over seeds, as its figure has it
+        canonical = tables["differences"].set_index("width").delta_pct[rate.index]
     said = [f"Canonical against arrangement, tok/s: {_listed(canonical)}."]
     if "unpruned" in rate:
         off = 100 * (rate.unpruned / rate.arrangement - 1)
@@ -258,14 +261,17 @@ def _drain(study: Study, drain: Study | None) -> str:
 
 def _basis(used: Sequence[Study]) -> str:
     base = used[0]
-    named = dict.fromkeys(str(s.run.parameters.get("machine", "an unknown machine")) for s in used)
+    named = dict.fromkeys(
+        str(s.run.parameters.get("machine", "an unknown machine"))
+        for s in used
+        if not is_measured(s.tables)
+    )
     modelled = f"modelled on {' and '.join(named)}"
     words = f"All times are {modelled}, no step ran on a GPU"
     if is_measured(base.tables):
-        words = (
-            f"Times of the width gate are measured on {base.setting.machine}, the other figures "
-            f"{modelled}"
-        )
+        words = f"Times of the width gate are measured on {base.setting.machine}"
+        if len(used) > 1:
+            words += f", those of the other studies {modelled}"
     mixed = any(study.other_than(base) for study in used)
     what = (
         f"{'the width gate' if base.sweep == 'width_gate' else base.run.short} at " if mixed else ""

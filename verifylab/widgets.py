@@ -16,6 +16,7 @@ import ipywidgets as ipw
 import pandas as pd
 
 from verifylab.cache_player import play
+from verifylab.dcut import snap_ratio
 from verifylab.explain import explain
 from verifylab.exploration import Exploration
 from verifylab.gate import Gate
@@ -124,12 +125,13 @@ class Explorer:
     def summary(self) -> str:
         """Say the recommended gate, and what it was counted on."""
         settings, shown = self._shown()
-        runs = shown.runs
+        runs, spread = shown.runs, settings.workload().confidence_spread
         return (
             f"{shown.recommendation.sentence()} Modelled on {settings.machine} at "
             f"{settings.shown_graph_ms():.1f} ms a capture and eviction, "
-            f"{settings.graph_capacity} graphs, {'full run' if runs.full else 'quick look'}: "
-            f"{runs.seeds} seeds x {runs.steps} steps."
+            f"{settings.graph_capacity} graphs, D-Cut ratio {snap_ratio(settings.dcut_ratio):g}, "
+            f"drafts {settings.ladder().in_words()}, confidence spread {spread:g}, "
+            f"{'full run' if runs.full else 'quick look'}: {runs.seeds} seeds x {runs.steps} steps."
         )
 
     def run_in_full(self) -> None:

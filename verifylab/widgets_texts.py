@@ -44,7 +44,9 @@ class Texts:
         look = {"width": "auto", "height": "190px"}
         self.cell, self.grid = ipw.Textarea(layout=look), ipw.Textarea(layout=look)
         self.buttons, self.mistake = ipw.HTML(layout={"margin": "0"}), ipw.HTML()
-        self.show = ipw.ToggleButton(description="Show as text", layout={"width": "200px"})
+        self.show = ipw.ToggleButton(
+            description="Show as text", tooltip="Both texts, to select", layout={"width": "200px"}
+        )
         self.texts = ipw.VBox(
             [
                 ipw.HTML("Parameter cell of <code>explorer.ipynb</code> (papermill):"),
