@@ -223,6 +223,13 @@ def cache_live(page, settings):
     assert page.picture() != before
     page.press("step", "Home")
     page.shows(".vl-frame", "Step 1 of")
+    more = page.text("steps")
+    more.select_text()
+    more.press_sequentially("200")
+    more.press("Enter")
+    page.shows(".vl-frame", "Step 1 of 200")
+    page.press("step", "End")
+    page.shows(".vl-frame", "Step 200 of 200")
 
 
 def run_all(seen):

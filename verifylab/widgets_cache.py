@@ -31,30 +31,40 @@ class CacheTab(Tab):
         self._reachable = 0
         last = controls.start.play_steps
         self.player = ipw.Play(min=1, max=last, value=1, interval=250, description="play")
-        self.at = ipw.IntSlider(
-            value=1, min=1, max=last, description="step", readout=False,
-            style={"description_width": "150px"},
-            layout=ipw.Layout(width="600px", max_width="100%"),
-        )  # fmt: skip
-        # Tied in the kernel: a page that was opened late sees where the player stands.
-        ipw.link((self.player, "value"), (self.at, "value"))
-        self.at.observe(self._moved_to, "value")
+        self.at, self._tie = self._slider(1, last)
+        self._moving = row(self.player, self.at)
         c = controls
         self.box.children = (
             row(c["cache_policy"], c["width"]),
             row(c["graph_capacity"], c["threshold"]),
             row(c["drafts"], c["dcut_ratio"]),
             row(c["play_steps"], c["seed"]),
-            row(self.player, self.at),
+            self._moving,
             self.message,
             self.view,
         )
+
+    def _slider(self, value: int, last: int) -> tuple[ipw.IntSlider, ipw.link]:
+        at = ipw.IntSlider(
+            value=value, min=1, max=last, description="step", readout=False,
+            style={"description_width": "150px"},
+            layout=ipw.Layout(width="600px", max_width="100%"),
+        )  # fmt: skip
+        at.observe(self._moved_to, "value")
+        # Tied in the kernel: a page that was opened late sees where the player stands.
+        return at, ipw.link((self.player, "value"), (at, "value"))
 
     def _html(self, settings: Exploration) -> str:
         self.played = play(settings)
         self._reachable = arm_keys(settings)
         last = len(self.played.frames)
-        self.player.max = self.at.max = last
+        if last != self.at.max:
+            # A new one: on a page the keys Home and End keep to the range that it began with.
+            self._tie.unlink()
+            gone, self.player.max = self.at, last
+            self.at, self._tie = self._slider(min(self.player.value, last), last)
+            self._moving.children = (self.player, self.at)
+            gone.close()
         return self._frame()
 
     def _frame(self) -> str:
