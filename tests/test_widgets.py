@@ -473,6 +473,9 @@ def test_a_typed_number_counts_and_a_bad_one_is_marked(app, name, tab, right, ba
     control.text.value = bad
     assert control.text.value == bad
     assert f"{name} must be" in message.value and app.tabs[tab].view.value == good
+    label = control.description
+    assert label.startswith(name) or f"{label}: {name} must be" in message.value
+    assert f"{name} must be" in app.texts.mistake.value
     control.text.value = right
     assert message.value == "" and getattr(app.settings(), name) == right
     control.text.value = before

@@ -130,14 +130,21 @@ class Controls:
         given: dict[str, Any] = {f.name: getattr(self.start, f.name) for f in fields(self.start)}
         for name, widget in self.widgets.items():
             given[name] = widget.given if isinstance(widget, Number) else widget.value
-        for name, high in (("slots", 2**32 - 1), ("depths", MAX_DRAFTS + 1)):
-            given[name] = whole_numbers(name, given[name], 0, high, most=MAX_VERIFY_WIDTH)
+        for name, low, high in (("slots", 0, 2**32 - 1), ("depths", 1, MAX_DRAFTS + 1)):
+            given[name] = whole_numbers(name, given[name], low, high, most=MAX_VERIFY_WIDTH)
         given["widths"] = whole_numbers(
             "widths", given["widths"], 1, MAX_VERIFY_WIDTH, most=MAX_WIDTHS
         )
         for name, exact in self._exact.items():
             given[name] = exact.get(given[name], given[name])
         return Exploration(**given)
+
+    def mistake(self, error: ValueError) -> str:
+        """Say what is wrong, and at which control where its label is another word."""
+        said = str(error).splitlines()[0]
+        name = said.partition(" ")[0]
+        label = self.widgets[name].description if name in self.widgets else name
+        return said if label.startswith(name) else f"{label}: {said}"
 
     def calibrate(self) -> None:
         """Put graph cost and spread back to what the machine and the calibration say."""
@@ -194,7 +201,7 @@ class Tab:
                 self.view.value = self.draw(self.controls.settings())
             except ValueError as error:
                 self.stale = True
-                said = str(error).splitlines()[0]
+                said = self.controls.mistake(error)
                 self.message.value = wrong(f"{said}. Shown: the last settings that were right.")
             else:
                 self.message.value = ""

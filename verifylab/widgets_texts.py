@@ -76,7 +76,7 @@ class Texts:
         except ValueError as error:
             off = " disabled"
             said = wrong(
-                f"{str(error).splitlines()[0]}. The texts are out of date: of the last settings "
+                f"{self.controls.mistake(error)}. The texts are out of date: of the last settings "
                 "that were right."
             )
         else:
