@@ -153,7 +153,7 @@ def draw_collapse(arms: pd.DataFrame, capacity: int, ax: Axes) -> Axes:
     biggest = max(max(e[1] for e in ends), capacity)
     ax.set_xlim(0.4, biggest * 2.5)
     low, high = ax.get_ylim()
-    ax.set_ylim(low - 0.05 * (high - low), high + 0.10 * (high - low))
+    ax.set_ylim(max(low - 0.05 * (high - low), 0.0), high + 0.10 * (high - low))  # a rate
     gap = 0.062 * (ax.get_ylim()[1] - ax.get_ylim()[0])
     # Joined widths are named at their canonical end, on the left; the rest on the right.
     for joined in (True, False):
