@@ -203,7 +203,7 @@ def _rates(shown: Curves) -> str:
                 f"<b>{gate.width}</b>",
                 *cells,
                 f"<b>{taken}</b>",
-                _gain(gate) if gate.canonical else "closed: as never",
+                _gain(gate) if gate.canonical else "closed",
                 f"{by.loc[(other, gate.width)].tok_s:.1f}",
                 f"{_gain(over)}, {over.better}",
             )

@@ -37,9 +37,9 @@ def html_table(
 ) -> str:
     """Return a table; cells are HTML already, and take more than one line only with `wrap`."""
     cell = "padding:2px 12px 2px 0;text-align:left;vertical-align:bottom"
-    one_line = "" if wrap else ";white-space:nowrap"
+    look = ";vertical-align:top;border-top:1px solid #9a9a9a55" if wrap else ";white-space:nowrap"
     lines = "".join(
-        "<tr>" + "".join(f'<td style="{cell}{one_line}">{c}</td>' for c in row) + "</tr>"
+        "<tr>" + "".join(f'<td style="{cell}{look}">{c}</td>' for c in row) + "</tr>"
         for row in rows
     )
     names = "".join(f'<th style="{cell}" scope="col">{escape(h)}</th>' for h in head)
