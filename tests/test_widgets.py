@@ -51,10 +51,27 @@ from verifylab.width_gate import Config, width_gate
 SMALL = Exploration(widths=[2, 7, 8], seeds=3, steps=60)
 
 
+STORED = ROOT / "tests" / "fixtures" / "stored"
+
+
 @pytest.fixture(scope="module")
 def app():
     made = explorer()
     made.warming.join()
+    return made
+
+
+def a_stored_run(folder):
+    """Copy a stored width-gate run into a folder, and return it."""
+    shutil.copytree(STORED / "width_gate", folder / "w")
+    return folder
+
+
+def over(runs):
+    """Return an explorer whose Throughput tab can lay these stored runs over its curves."""
+    made = explorer(widths=[2, 8], runs=str(runs))
+    made.warming.join()
+    made.tab.selected_index = 2
     return made
 
 
@@ -578,12 +595,9 @@ def test_a_control_moved_as_a_full_run_ends_is_told(monkeypatch):
 
 
 def test_a_measured_run_that_is_laid_over_says_so(tmp_path):
-    shutil.copytree(ROOT / "tests" / "fixtures" / "stored" / "width_gate", tmp_path / "w")
-    (path,) = tmp_path.glob("w/*/arms.csv")
+    (path,) = a_stored_run(tmp_path).glob("w/*/arms.csv")
     path.write_text(path.read_text().replace("modelled", "measured"))
-    made = explorer(widths=[2, 8], runs=str(tmp_path))
-    made.warming.join()
-    made.tab.selected_index = 2
+    made = over(tmp_path)
     made.throughput.overlay.value = made.throughput.overlay.options[1]
     assert re.search(r"stored w/\S+ \(measured\)", made.throughput.view.value)
 
@@ -713,13 +727,9 @@ def test_a_full_run_is_shown_once_every_setting_is_right():
 
 
 def test_a_damaged_overlay_is_marked(tmp_path):
-
-    shutil.copytree(ROOT / "tests" / "fixtures" / "stored" / "width_gate", tmp_path / "w")
-    (path,) = tmp_path.glob("w/*/**/*differences.csv")
+    (path,) = a_stored_run(tmp_path).glob("w/*/**/*differences.csv")
     path.write_text(path.read_text().replace("delta_pct", "other"))
-    made = explorer(widths=[2, 8], runs=str(tmp_path))
-    made.warming.join()
-    made.tab.selected_index = 2
+    made = over(tmp_path)
     before = made.throughput.view.value
     made.throughput.overlay.value = made.throughput.overlay.options[1]
     assert "has no column" in made.throughput.message.value
@@ -737,10 +747,7 @@ def test_a_damaged_overlay_is_marked(tmp_path):
 
 
 def test_a_stored_run_of_other_settings_says_which():
-
-    made = explorer(widths=[2, 8], runs=str(ROOT / "tests" / "fixtures" / "stored"))
-    made.warming.join()
-    made.tab.selected_index = 2
+    made = over(STORED)
     made.throughput.overlay.value = made.throughput.overlay.options[1]
     assert "not at these settings" not in made.throughput.view.value
     made.controls["graph_ms"].value = 10.0

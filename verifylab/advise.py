@@ -274,7 +274,7 @@ def _policy_sentence(widths: Sequence[int], gains: pd.DataFrame, table: pd.DataF
         return best
     return (
         "Reading slots from a device table instead (indirect: every sequence keeps its depth, the "
-        f"key holds the depth runs alone) gains over the better arm "
+        "key holds the depth runs alone) gains over the better arm "
         f"{_over_better(widths, gains, 'indirect')}. {best}"
     )
 

@@ -28,7 +28,7 @@ from verifylab.key_trace import KeyTrace, key_trace
 from verifylab.machine import MachineProfile
 from verifylab.miss_curves import miss_ratio_curve
 from verifylab.policy import policy
-from verifylab.workload import Workload, calibrated
+from verifylab.workload import OUTPUT_TOKENS, Workload, calibrated
 
 __all__ = ["RULES", "CacheStudy", "Config", "cache_study"]
 
@@ -79,7 +79,7 @@ class Config:
     steps: int = 10_000
     warmup_steps: int = 2_000
     machine: str = "gb10-published"
-    output_tokens: int = 256
+    output_tokens: int = OUTPUT_TOKENS
     churn_slots: int = 8
     churn_load: float = 0.8
     prefill_steps: int = 4

@@ -30,14 +30,14 @@ def figures(sweeps: tuple[str, ...], out: str, as_json: bool) -> None:
     from verifylab.review import collect
     from verifylab.review_pages import save_review
 
-    files = [sweep for sweep in sweeps if Path(sweep).is_file()]
-    if len(files) == len(sweeps):
-        files = []  # no folder beside them
-    for file in files:  # from runs/*
-        click.echo(f"passed over {file}: a file", err=True)
+    # Files beside folders come from runs/*.
+    folders = [sweep for sweep in sweeps if not Path(sweep).is_file()] or list(sweeps)
+    for sweep in sweeps:
+        if sweep not in folders:
+            click.echo(f"passed over {sweep}: a file", err=True)
     if not out:
         raise ValueError("--out must be the name of a folder, got ''")
-    review = collect([sweep for sweep in sweeps if sweep not in files])
+    review = collect(folders)
     written = save_review(review, writable_folder(out, name="--out"))
     for label in dict.fromkeys(drawn.run.label for drawn in review.drawn):
         names = ", ".join(d.panel.name for d in review.drawn if d.run.label == label)

@@ -14,7 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from verifylab.paths import shown, unshown
-from verifylab.records import GOOD, NEWER, Record, StoreError, content_of, damage, read_status
+from verifylab.records import (
+    ALTERED,
+    GOOD,
+    NEWER,
+    Record,
+    StoreError,
+    altered,
+    content_of,
+    damage,
+    read_status,
+)
 from verifylab.result_tables import converted, read_result, together, unique
 from verifylab.run_folder import RECORDS
 from verifylab.strict_json import parse
@@ -30,9 +40,9 @@ __all__ = [
     "load",
     "origin_of",
     "passed_over",
-    "told_of",
     "read_object",
     "scan",
+    "told_of",
 ]
 
 #: Columns about the run that `load` puts in front.
@@ -245,9 +255,8 @@ def _stored(folder: Path, fresh: Callable[[Record], bool], deep: bool, tables: b
     if record is None:
         return Stored(sweep, folder.name, folder, "corrupt", problem, None, parameters)
     problem = damage(folder, record, quick=not deep, tables=tables)
-    written = record.checksums.get("params.json")
-    if not problem and written and written["sha256"] != digest:
-        problem = "params.json is not as it was written (its checksum differs)"
+    if not problem and altered(record.checksums, "params.json", digest):
+        problem = f"params.json {ALTERED}"
     problem = problem or unsound
     if deep and not problem:
         problem = read_object(folder, "provenance.json")[2]

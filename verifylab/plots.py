@@ -28,6 +28,7 @@ from verifylab.dcut import (
     DraftLadder,
     snap_ratio,
 )
+from verifylab.experiment import UNPRUNED
 from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
 from verifylab.paths import write_files
 
@@ -237,7 +238,7 @@ def draw_difference(
     )  # fmt: skip
     if arms is not None:
         own = arms[arms.policy == "arrangement"].set_index("width")
-        free = arms[arms.policy == "unpruned"].set_index("width")
+        free = arms[arms.policy == UNPRUNED].set_index("width")
         outline = [patheffects.withStroke(linewidth=OUTLINE, foreground="white")]
         uncharged = [100 * (own.bound_tok_s[w] / own.tok_s[w] - 1) for w in table.width]
         ax.plot(

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import stat
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from verifylab.run_files import never_waiting
 from verifylab.strict_json import parse, unpaired
 
 __all__ = [
+    "ALTERED",
     "GOOD",
     "NEWER",
     "READABLE",
@@ -28,6 +30,7 @@ __all__ = [
     "STATUSES",
     "Record",
     "StoreError",
+    "altered",
     "checksums",
     "content_of",
     "damage",
@@ -54,6 +57,10 @@ GOOD = ("ok", "stale")
 
 #: What of a run's folder is data. A notebook or a text may be opened and saved by its reader.
 _DATA = ("*.parquet", "*.csv", "figures/*.csv", "params.json", "provenance.json")
+
+
+#: How that is said of a file.
+ALTERED = "is not as it was written (its checksum differs)"
 
 
 class StoreError(ValueError):
@@ -230,6 +237,12 @@ def checksums(folder: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
+def altered(checksums: Mapping[str, Mapping[str, Any]], name: str, digest: str) -> bool:
+    """Whether a file of this SHA-256 is not what was written; no checksum speaks against none."""
+    written = checksums.get(name)
+    return written is not None and written["sha256"] != digest
+
+
 def damage(folder: Path, record: Record, *, quick: bool = False, tables: bool = False) -> str:
     """Say how a run's data files differ from what was written; empty when they do not.
 
@@ -256,8 +269,9 @@ def damage(folder: Path, record: Record, *, quick: bool = False, tables: bool = 
             if quick:
                 continue
             with open(path, "rb", opener=never_waiting) as file:
-                if hashlib.file_digest(file, "sha256").hexdigest() != written["sha256"]:
-                    return f"{name} is not as it was written (its checksum differs)"
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+                if altered(record.checksums, name, digest):
+                    return f"{name} {ALTERED}"
         except FileNotFoundError:
             return f"no {name}"
         except OSError as error:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from verifylab.records import Record, content_of
+from verifylab.records import ALTERED, Record, altered, content_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,9 +22,8 @@ def read_result(folder: Path, record: Record) -> tuple[Any, str]:
 
     try:
         content = content_of(folder, "result.parquet")
-        written = record.checksums.get("result.parquet")
-        if written and hashlib.sha256(content).hexdigest() != written["sha256"]:
-            return None, "result.parquet is not as it was written (its checksum differs)"
+        if altered(record.checksums, "result.parquet", hashlib.sha256(content).hexdigest()):
+            return None, f"result.parquet {ALTERED}"
         table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
     except (OSError, pa.ArrowException) as error:
         return None, f"a result.parquet that cannot be read: {' '.join(str(error).split())[:200]}"

@@ -45,7 +45,7 @@ from verifylab.review_text import (
     summary,
     verdict,
 )
-from verifylab.stored_runs import StoredRun, stored_runs
+from verifylab.stored_runs import StoredRun, good_runs
 
 __all__ = ["PANELS", "Drawn", "Panel", "Review", "as_stored", "collect", "marked_threshold"]
 
@@ -219,8 +219,8 @@ def collect(folders: Sequence[str | Path]) -> Review:
         if folder == "" or not Path(folder).is_dir():
             named = shown(folder) if folder else "''"
             raise ValueError(f"{named} is no folder of stored runs: name runs/SWEEP")
-    runs = stored_runs(*folders)
     seen = scan(folders, tables=True)
+    runs = good_runs(seen)
     bad = [run for run in seen if run.status not in GOOD]
     named = ", ".join(map(str, folders))
     if not runs:

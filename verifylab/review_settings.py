@@ -17,14 +17,12 @@ from verifylab.graph_cache import VERIFY_BATCHED_GRAPH_CAP
 from verifylab.graph_price import graph_ms_of
 from verifylab.machine import load_profile
 from verifylab.stored_runs import StoredRun
+from verifylab.workload import OUTPUT_TOKENS
 
 __all__ = ["Setting", "is_measured", "other_parameters"]
 
 #: Parameters that say how long a run was or where it wrote, not what it was a run of.
 _EXTENT = ("out", "first_seed", "seeds", "steps", "warmup_steps", "draws")
-
-#: Tokens of a request where a notebook does not ask: the default of `workload.Workload`.
-OUTPUT_TOKENS = 256
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,14 @@ from itertools import groupby
 import pandas as pd
 
 from verifylab.dcut import DCUT_WIDTH_CAP
-from verifylab.experiment import in_words
+from verifylab.experiment import UNPRUNED, in_words
 from verifylab.loading import Stored
 from verifylab.paths import printable, shown
 from verifylab.recommend import spans
 from verifylab.review_settings import Setting, is_measured, other_parameters
 from verifylab.run_files import text
 from verifylab.stored_runs import StoredRun
+from verifylab.trace_file import plain
 
 __all__ = [
     "WORDS",
@@ -139,7 +140,7 @@ def bad_runs(bad: Sequence[Stored]) -> Iterator[str]:
     """
     if len(bad) <= _FEW:
         for run in bad:
-            error = printable(" ".join(run.error.split()))[:200]
+            error = plain(run.error, 200)
             yield f"{_named(run)}: {run.status}" + (f", {error}" if error else "")
     else:
         counts = Counter(run.status for run in bad)
@@ -219,7 +220,7 @@ def _by_width(tables: dict[str, pd.DataFrame]) -> list[str]:
     if "differences" in tables:  # the mean over seeds, as its figure has it
         canonical = tables["differences"].set_index("width").delta_pct[rate.index]
     said = [f"Canonical against arrangement, tok/s: {_listed(canonical)}."]
-    if "unpruned" in rate:
+    if UNPRUNED in rate:
         off = 100 * (rate.unpruned / rate.arrangement - 1)
         better = [int(w) for w in rate.index if rate.unpruned[w] > rate.canonical[w]]
         said.append(

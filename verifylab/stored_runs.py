@@ -8,20 +8,21 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from verifylab.loading import read_object
+from verifylab.loading import Stored, origin_of, scan
 from verifylab.paths import printable, shown
-from verifylab.records import damage, read_record
+from verifylab.records import ALTERED, GOOD, Record, altered
 from verifylab.run_files import content
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["StoredRun", "stored_runs"]
+__all__ = ["StoredRun", "good_runs", "stored_runs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +96,9 @@ class StoredRun:
             raise ValueError(f"{shown(self.folder)} holds no table {name!r}")
         try:
             held = content(path)
-            written = self.checksums.get(path.relative_to(self.folder).as_posix(), {})
-            if "sha256" in written and hashlib.sha256(held).hexdigest() != written["sha256"]:
-                raise ValueError("it is not as it was written (its checksum differs)")
+            written, digest = path.relative_to(self.folder).as_posix(), hashlib.sha256(held)
+            if altered(self.checksums, written, digest.hexdigest()):
+                raise ValueError(f"it {ALTERED}")
             buffer = io.BytesIO(held)
             return pd.read_parquet(buffer) if path.suffix == ".parquet" else pd.read_csv(buffer)
         except Exception as error:  # pyarrow and pandas raise of many kinds on damage
@@ -141,35 +142,35 @@ def stored_runs(*folders: str | Path) -> list[StoredRun]:
     One of which a file is missing or has another size than was written is none; `StoredRun.table`
     holds what it reads against its checksum. A folder that does not exist holds none.
     """
+    return good_runs(scan([folder for folder in folders if Path(folder).is_dir()], tables=True))
+
+
+def good_runs(seen: Iterable[Stored]) -> list[StoredRun]:
+    """List the good ones of scanned runs, by name; one that is linked to is one.
+
+    Parameters
+    ----------
+    seen : iterable of Stored
+        As ``scan(folders, tables=True)`` returns them.
+    """
     found: dict[Path, StoredRun] = {}
-    for given in folders:
-        folder = Path(given)
-        for depth in ("status.json", "*/status.json", "*/*/status.json"):
-            for status in folder.glob(depth):
-                run = status.parent.resolve()
-                if not any(part.startswith(".") for part in status.relative_to(folder).parts[:-1]):
-                    stored = _read(run, Path(os.path.abspath(status.parent)))
-                    if stored is not None:
-                        found.setdefault(run, stored)
+    for run in seen:
+        if run.status in GOOD and run.record is not None:
+            folder = run.folder.resolve()
+            if folder not in found:
+                found[folder] = _good(run, run.record, folder)
     return sorted(found.values(), key=lambda stored: stored.label)
 
 
-def _read(folder: Path, named: Path) -> StoredRun | None:
-    """Read a run; `named` may be a link to its folder."""
-    record = read_record(folder)
-    if record is None or record.status != "ok" or damage(folder, record, quick=True, tables=True):
-        return None
-    where, _, _ = read_object(folder, "provenance.json")
-    body, digest, _ = read_object(folder, "params.json")
-    if digest != record.checksums.get("params.json", {}).get("sha256", digest):
-        return None
-    parameters = body.get("parameters")
+def _good(run: Stored, record: Record, folder: Path) -> StoredRun:
+    named = Path(os.path.abspath(run.folder))  # it may be a link to the folder
+    where = origin_of(run)
     commit = str(where.get("commit") or "")[:9]
     return StoredRun(
         printable(named.parent.name),
         printable(named.name),
         folder,
-        parameters if isinstance(parameters, dict) else {},
+        run.parameters,
         commit + ("+" if commit and where.get("dirty") else ""),
         record.ended,
         record.checksums,

@@ -16,6 +16,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from verifylab.paths import printable
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -55,7 +57,7 @@ SPELLED_OUT = 5
 def plain(text: object, most: int = 600) -> str:
     """Return text of a foreign file as one printable line, safe to show on a terminal."""
     line = " ".join(str(text)[: 2 * most].split())
-    return "".join(c if c.isprintable() else "?" for c in line)[:most]
+    return printable(line)[:most]
 
 
 class TraceError(ValueError):

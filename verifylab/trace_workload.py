@@ -16,7 +16,7 @@ import numpy as np
 from verifylab.dcut import DEFAULT_LADDER, DraftLadder
 from verifylab.draft_trace import TRACE_DRAFTS, DraftTrace
 from verifylab.draws import philox4x32
-from verifylab.workload import MAX_OUTPUT_TOKENS, MODES
+from verifylab.workload import MAX_OUTPUT_TOKENS, MODES, OUTPUT_TOKENS
 
 __all__ = ["TraceWorkload"]
 
@@ -50,7 +50,7 @@ class TraceWorkload:
     """
 
     trace: DraftTrace
-    output_tokens: int = 256
+    output_tokens: int = OUTPUT_TOKENS
     mode: str = "steady"
     ladder: DraftLadder = DEFAULT_LADDER
     stretch: int | None = None

@@ -38,7 +38,7 @@ from verifylab.paths import write_files
 from verifylab.recommend import NEVER, Recommendation, recommend, recommend_measured
 from verifylab.stats import interval, paired, with_times
 from verifylab.verify_shape import SHAPES
-from verifylab.workload import MODES, Workload, calibrated, spread_nodes
+from verifylab.workload import MODES, OUTPUT_TOKENS, Workload, calibrated, spread_nodes
 
 __all__ = ["Config", "WidthGate", "save", "width_gate"]
 
@@ -102,7 +102,7 @@ class Config:
     mode: str = "steady"
     device: str = "auto"
     machine: str = "gb10-published"
-    output_tokens: int = 256
+    output_tokens: int = OUTPUT_TOKENS
     row_budget: int = ROW_BUDGET
     graph_ms: float | None = None
     confidence_spread: float | None = None

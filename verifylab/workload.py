@@ -25,6 +25,7 @@ from verifylab.published import DataError, data_dir
 
 __all__ = [
     "MAX_DRAFTS",
+    "OUTPUT_TOKENS",
     "QUANTILES",
     "Tables",
     "Workload",
@@ -36,6 +37,8 @@ __all__ = [
 
 #: Drafts that a slot of the pool can roll back: it keeps at most 8 snapshots.
 MAX_DRAFTS = 8
+#: Tokens that a request asks for where nothing else is said. A choice.
+OUTPUT_TOKENS = 256
 #: Confidence values a depth can take: equal-probability bins of its Beta distribution.
 QUANTILES = 4096
 #: Longest request: its last token position must fit the 32-bit draw counter.
@@ -98,7 +101,7 @@ class Workload:
     confidence_spread: float
     informativeness: float = 1.0
     sharpness: float = 1.0
-    output_tokens: int = 256
+    output_tokens: int = OUTPUT_TOKENS
     mode: str = "steady"
     ladder: DraftLadder = DEFAULT_LADDER
 
